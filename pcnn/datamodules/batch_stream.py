@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from types import FrameType
 from typing import Any
 
@@ -55,42 +56,69 @@ def batches_done(trainer: Trainer) -> int:
     return int(total.processed)
 
 
-class BatchStream:
+@dataclass(eq=False)
+class _Loading:
+    """How batches are made: by so many processes, in page-locked memory or not."""
+
+    samples: Dataset[Any]  # Lightning has plans of its own for a `dataset` and a `sampler`
+    order: Any
+    _: KW_ONLY
+    collate: Collate
+    num_workers: int = 0
+    pin_memory: bool = False
+
+    def loader(self, keys: Iterable[list[Key]], persistent: bool = False) -> DataLoader[Any]:
+        memory, workers = None, self.num_workers
+        if workers:
+            try:
+                # one more: a worker is given its next batch just before its last one is taken
+                memory = BatchMemory(workers, AHEAD + 1)
+            except OSError:  # a machine that promises no more memory than it has
+                log.debug("batches are sent without memory of their own")
+        return DataLoader(
+            self.samples,
+            batch_sampler=keys,  # type: ignore[arg-type]  # only iterated; it may have no end
+            collate_fn=CollatePacked(self.collate, memory),
+            num_workers=workers,
+            prefetch_factor=AHEAD if workers else None,
+            pin_memory=self.pin_memory,
+            persistent_workers=persistent and workers > 0,
+            worker_init_fn=leave_stop_signals,
+            # a DataLoader draws a seed for its workers; not from the global stream, which belongs
+            # to the network (dropout) and would differ by one draw after every restart
+            generator=torch.Generator().manual_seed(0),
+        )
+
+
+@dataclass(eq=False)
+class BatchStream(_Loading):
     """Training batches as one stream that any number of interruptions leaves unchanged.
 
     ``iter(stream)`` yields one epoch's number of batches, starting at ``position()``; the workers
     run on across the end of an epoch. Iterators are lazy: the position is read at the first batch.
     """
 
-    def __init__(
-        self,
-        dataset: Dataset[Any],
-        sampler: EpochSampler,
-        *,
-        position: Callable[[], int] | None = None,
-        collate: Collate,
-        num_workers: int = 0,
-        pin_memory: bool = False,
-    ) -> None:
-        self._sampler = sampler
-        self._position = position
-        self._given = dataset, collate, num_workers, pin_memory
+    order: EpochSampler
+    _: KW_ONLY
+    position: Callable[[], int] | None = None
+
+    def __post_init__(self) -> None:
         self._next = 0
         self.seconds_waited = 0.0
         # this name is where Lightning's teardown looks for worker processes to stop
         self._iterator: Iterator[Any] | None = None
 
     def __len__(self) -> int:
-        return self._sampler.batches_per_epoch
+        return self.order.batches_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        position = self._next if self._position is None else self._position()
+        position = self._next if self.position is None else self.position()
         if position != self._next:
             self._iterator, self._next = None, position
         for _ in range(len(self)):
             began = time.perf_counter()
             if self._iterator is None:
-                self._iterator = iter(_loader(self._sampler.batches(self._next), *self._given))
+                self._iterator = iter(self.loader(self.order.batches(self._next)))
             with plain_errors():
                 batch = unpacked(next(self._iterator))
             self._next += 1
@@ -99,34 +127,28 @@ class BatchStream:
 
     def state_dict(self) -> dict[str, int]:
         """Return what fixes the sequence of batches; the position is the trainer's to keep."""
-        return self._sampler.fingerprint()
+        return self.order.fingerprint()
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Compare with the interrupted run and warn when the sequence cannot be the same."""
-        mine = self._sampler.fingerprint()
+        mine = self.order.fingerprint()
         changed = [f"{k} {state[k]} -> {mine[k]}" for k in mine if state.get(k, mine[k]) != mine[k]]
         if changed:
             text = "resumed with another training set-up (%s), so not with the same batches"
             log.warning(text, ", ".join(changed))
 
 
-class EvaluationLoader:
+@dataclass(eq=False)
+class EvaluationLoader(_Loading):
     """One exact pass over a set: no sample padded, dropped or repeated, in order."""
 
-    def __init__(
-        self,
-        dataset: Dataset[Any],
-        sampler: EvaluationSampler,
-        *,
-        collate: Collate,
-        num_workers: int = 0,
-        pin_memory: bool = False,
-    ) -> None:
-        self._sampler = sampler
-        self._loader = _loader(sampler, dataset, collate, num_workers, pin_memory, num_workers > 0)
+    order: EvaluationSampler
+
+    def __post_init__(self) -> None:
+        self._loader = self.loader(self.order, persistent=True)
 
     def __len__(self) -> int:
-        return len(self._sampler)
+        return len(self.order)
 
     def __iter__(self) -> Iterator[Any]:
         with plain_errors():
@@ -162,33 +184,3 @@ def leave_stop_signals(worker: int) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, receive)
-
-
-def _loader(
-    keys: Iterable[list[Key]],
-    dataset: Dataset[Any],
-    collate: Collate,
-    num_workers: int,
-    pin_memory: bool,
-    persistent: bool = False,
-) -> DataLoader[Any]:
-    memory = None
-    if num_workers:
-        try:
-            # one more: a worker is given its next batch just before its last one is taken
-            memory = BatchMemory(num_workers, AHEAD + 1)
-        except OSError:  # a machine that promises no more memory than it has
-            log.debug("batches are sent without memory of their own")
-    return DataLoader(
-        dataset,
-        batch_sampler=keys,  # type: ignore[arg-type]  # only iterated; an endless one has no length
-        collate_fn=CollatePacked(collate, memory),
-        num_workers=num_workers,
-        prefetch_factor=AHEAD if num_workers else None,
-        pin_memory=pin_memory,
-        persistent_workers=persistent,
-        worker_init_fn=leave_stop_signals,
-        # a DataLoader draws a seed for its workers; not from the global stream, which belongs to
-        # the network (dropout) and would differ by one draw after every restart
-        generator=torch.Generator().manual_seed(0),
-    )

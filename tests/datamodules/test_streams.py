@@ -105,7 +105,7 @@ def test_training_is_one_stream_whatever_the_workers_and_interruptions(
     for position in (4, 1, 5):  # the batches that a run would have seen next
         again.trainer = None
         loader = again.train_dataloader()
-        loader._position = lambda at=position: at
+        loader.position = lambda at=position: at
         assert bits(next(iter(loader))) == whole[position]
 
 

@@ -161,7 +161,7 @@ def test_samples_of_shards_are_those_of_the_cache(
     stream = own.train_dataloader()
     assert names == [batch.names for _ in range(2) for batch in stream]
     again = far.train_dataloader()
-    again._position = lambda: position[0]
+    again.position = lambda: position[0]
     position[0] = 1
     assert next(iter(again)).names == names[1]
     # validation has every point of the files

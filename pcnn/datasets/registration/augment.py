@@ -87,10 +87,8 @@ class PairAugmentation:
             points = warped(points, generator, self.warp)
         if self.jitter > 0.0:
             noise = generator.standard_normal(tuple(points.shape), dtype=np.float32)
-            moved = columns(torch.from_numpy(noise))
-            moved *= np.float32(self.jitter)
-            moved += columns(points)
-            points = rows(moved)
+            noise *= np.float32(self.jitter)
+            points = rows(columns(points) + columns(torch.from_numpy(noise)))
         return points
 
     def _motion(self, points: Tensor, generator: np.random.Generator) -> Matrix:
@@ -155,11 +153,7 @@ def similar(points: Tensor, motion: Matrix, factor: float) -> Tensor:
     moved = np.empty((3, len(points)), np.float32)
     # element by element: a matrix product may round differently with another number of threads
     for out, (a, b, c, d) in zip(moved, (factor * motion[:3]).tolist(), strict=True):
-        place = x * a
-        place += y * b
-        place += z * c
-        place += d
-        out[:] = place
+        out[:] = x * a + y * b + z * c + d
     return rows(moved)
 
 
@@ -180,17 +174,11 @@ def subset(points: Tensor, generator: np.random.Generator, number: int) -> Tenso
 
 def along_rays(points: Tensor, generator: np.random.Generator, at_one_metre: float) -> Tensor:
     """Move points along their rays from the origin by normal noise of ``at_one_metre`` r² [m]."""
-    share = generator.standard_normal(len(points), dtype=np.float32)
-    share *= np.float32(at_one_metre)
+    noise = generator.standard_normal(len(points), dtype=np.float32) * np.float32(at_one_metre)
     x, y, z = places = columns(points)
-    square = x * x
-    square += y * y
-    square += z * z
-    share *= torch.from_numpy(square).sqrt_().numpy()  # [P]
+    distance = torch.from_numpy(x * x + y * y + z * z).sqrt_().numpy()  # [P]
     # x / r times noise at_one_metre r^2
-    moved = places * share
-    moved += places
-    return rows(moved)
+    return rows(places + places * (noise * distance))
 
 
 def warped(points: Tensor, generator: np.random.Generator, size: float) -> Tensor:
@@ -206,14 +194,9 @@ def warped(points: Tensor, generator: np.random.Generator, size: float) -> Tenso
     height = np.float32(size * math.sqrt(2.0 / waves))
     x, y, z = places = columns(points)
     moved = places.copy()
-    field, part = np.empty((2, waves, len(points)), np.float32)
     for value, (a, b, c), shift in zip(moved, vectors.transpose(0, 2, 1, 3), shifts, strict=True):
-        np.multiply(x, a, out=field)  # [waves, P]
-        field += np.multiply(y, b, out=part)
-        field += np.multiply(z, c, out=part)
-        field += shift
+        field = x * a + y * b + z * c + shift  # [waves, P]
         torch.from_numpy(field).sin_()
-        field *= height
-        for wave in field:
+        for wave in field * height:
             value += wave
     return rows(moved)

@@ -125,11 +125,9 @@ def scene_pairs(
     track: Callable[[Sequence[tuple[int, int]]], Iterable[tuple[int, int]]] = iter,
 ) -> tuple[list[RegistrationPair], dict[tuple[int, int], float]]:
     """Pairs (i, j), i < j, of clouds that share enough, with transform and information matrix."""
-    for number, cloud in clouds.items():
-        if number not in poses:
-            raise ValueError(f"cloud {number} has no pose")
-        if len(cloud) == 0:
-            raise ValueError(f"cloud {number} is empty")
+    empty = [number for number, cloud in clouds.items() if len(cloud) == 0]
+    if empty:
+        raise ValueError(f"cloud {empty[0]} is empty")
     thin = {number: voxel_means(cloud, voxel).double() for number, cloud in clouds.items()}
     placed = {number: transform_points(poses[number], cloud) for number, cloud in thin.items()}
     pairs: list[RegistrationPair] = []
@@ -137,17 +135,8 @@ def scene_pairs(
     for i, j in track(list(combinations(sorted(clouds), 2))):
         shares[i, j], seen = _overlap(placed[i], placed[j], REACH * voxel)
         if overlaps[0] < shares[i, j] <= overlaps[1]:
-            pairs.append(
-                RegistrationPair(
-                    scene,
-                    i,
-                    j,
-                    inverse(poses[i]) @ poses[j],
-                    information_matrix(thin[i][seen]),
-                    shares[i, j],
-                    len(pairs),
-                )
-            )
+            transform, matrix = inverse(poses[i]) @ poses[j], information_matrix(thin[i][seen])
+            pairs.append(RegistrationPair(scene, i, j, transform, matrix, shares[i, j], len(pairs)))
     return pairs, shares
 
 

@@ -140,19 +140,14 @@ def read_poses(path: Path) -> Tensor:
 
 def read_calibration(path: Path) -> Tensor:
     """``Tr`` [4, 4] float64, velodyne to camera 0, of a sequence's calib.txt."""
-    found: Tensor | None = None
-    for number, line in numbered_lines(path):
-        words = line.split()
-        if words[0] not in ("Tr:", "Tr", "Tr_velo_to_cam:"):
-            continue
-        if found is not None:
-            raise FileError(path, f"line {number}: Tr is given twice")
-        top = np.array(finite_numbers(path, number, words[1:], 12)).reshape(3, 4)
-        with named(path, "calibration"):
-            found = rigid(np.vstack([top, [0.0, 0.0, 0.0, 1.0]]), f"{path}: line {number}, Tr")
-    if found is None:
-        raise FileError(path, "no line 'Tr:' with 12 numbers")
-    return found
+    lines = [(number, line.split()) for number, line in numbered_lines(path)]
+    found = [one for one in lines if one[1][0] in ("Tr:", "Tr", "Tr_velo_to_cam:")]
+    if len(found) != 1:
+        raise FileError(path, f"{len(found)} lines 'Tr:' with 12 numbers; one is needed")
+    ((number, words),) = found
+    top = np.array(finite_numbers(path, number, words[1:], 12)).reshape(3, 4)
+    with named(path, "calibration"):
+        return rigid(np.vstack([top, [0.0, 0.0, 0.0, 1.0]]), f"{path}: line {number}, Tr")
 
 
 @dataclass(frozen=True)
