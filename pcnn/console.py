@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any
 
 import rich.console
@@ -64,33 +63,26 @@ class Progress:
     def __init__(self, console: Console, label: str, total: int) -> None:
         self._console, self._label, self._total = console, label, total
         self._done, self._began = 0, time.monotonic()
-        self._bar: rich.progress.Progress | None = None
+        self._bar = rich.progress.Progress(
+            console=console, transient=True, disable=not console.is_terminal
+        )
+        self._bar.add_task(visible(label).replace("[", r"\["), total=total)
         self._over = Event()
 
     def __enter__(self) -> Progress:
-        if self._console.is_terminal:
-            self._bar = rich.progress.Progress(console=self._console, transient=True)
-            self._bar.add_task(plain(self._label).plain.replace("[", r"\["), total=self._total)
-            self._bar.start()
-        else:
+        self._bar.start()
+        if self._bar.disable:
             Thread(target=self._tell, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
-        if self._bar is not None:
-            self._bar.stop()
+        self._bar.stop()
 
     def advance(self, parts: int = 1) -> None:
         """Count parts that are done."""
         self._done += parts
-        if self._bar is not None:
-            self._bar.advance(self._bar.task_ids[0], parts)
+        self._bar.advance(self._bar.task_ids[0], parts)
 
     def _tell(self) -> None:
         wait = FIRST

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 #: Turns of a thread of OpenMP that waits, some 10 microseconds, before it sleeps. GCC's own 300,000
 #: cost a training ten times its speed where another process wants the core; without any, a training
 #: that has the machine for itself takes twice as long.
 SPINS = "500"
 
-_GROUPS = Path("/sys/fs/cgroup")
-_OWN_GROUP = Path("/proc/self/cgroup")
+#: Share of time that a container may have, as the kernel tells it inside of one.
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def available_cores() -> int:
@@ -20,27 +20,11 @@ def available_cores() -> int:
         cores = len(os.sched_getaffinity(0))
     else:
         cores = os.cpu_count() or 1
-    quota = _quota()
-    return cores if quota is None else max(1, min(cores, int(quota)))
-
-
-def _quota() -> float | None:
-    """Cores whose time the control groups (version 2) of this process have; None: no limit."""
     try:
-        lines = _OWN_GROUP.read_text().splitlines()
-    except OSError:
-        return None
-    own = next((line[3:] for line in lines if line.startswith("0::")), "/")
-    place, found = PurePosixPath(own), []
-    for group in (place, *place.parents):
-        try:
-            text = (_GROUPS / str(group).lstrip("/") / "cpu.max").read_text()
-        except OSError:  # the root has none, nor have groups outside of a container
-            continue
-        quota, _, period = text.partition(" ")
-        if quota.isdigit() and period.strip().isdigit():
-            found.append(int(quota) / max(1, int(period)))
-    return min(found, default=None)
+        quota, period = map(int, _QUOTA.read_text().split())
+        return max(1, min(cores, quota // period))
+    except (OSError, ValueError):  # no container, or `max`
+        return cores
 
 
 def spin_briefly() -> None:

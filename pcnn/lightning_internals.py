@@ -59,11 +59,6 @@ def log_step(trainer: Trainer) -> None:
     trainer._logger_connector.update_train_step_metrics()
 
 
-def shift_logged_step(trainer: Trainer, steps: int) -> None:
-    """Let the figures that follow be logged under a later step, or an earlier one."""
-    trainer.fit_loop.epoch_loop._batches_that_stepped += steps
-
-
 def close_epoch(trainer: Trainer) -> None:
     """Count the epoch and step that a training ended in, also where it was resumed behind it."""
     epochs: Any = trainer.fit_loop.epoch_progress.current

@@ -77,9 +77,3 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 def install(extra: str) -> str:
     """The command that adds an extra to the environment that this package is installed in."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"
-
-
-def program(name: str) -> str:
-    """`pcnn train` where this process runs the package's own program, else `python train.py`."""
-    own = Path(__file__).with_name("programs")
-    return f"pcnn {name}" if Path(sys.argv[0]).parent == own else f"python {name}.py"

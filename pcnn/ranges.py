@@ -20,8 +20,6 @@ Label = Annotated[int, Interval(ge=-(2**31), le=MOST)]
 Seed = Annotated[int, Interval(ge=0, lt=2**32)]  # what numpy takes
 Workers = Annotated[int, Interval(ge=0, le=1024)]
 
-Devices = Annotated[int, Interval(ge=1, le=4096)]
-
 Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Interval(ge=0, le=1)]
@@ -33,12 +31,8 @@ Factor = Annotated[float, Interval(gt=0, le=1e3)]
 Channels = Annotated[int, Interval(ge=1, le=65536)]
 Width = Annotated[float, Interval(gt=0, le=16)]  # factor on a network's channels
 
-# of commands, whose numbers say how much is made or measured: what a machine can do in days
-Clouds = Annotated[int, Interval(ge=0, le=10**6)]
-Rooms = Annotated[int, Interval(ge=1, le=1000)]
 Fragments = Annotated[int, Interval(ge=2, le=10**4)]
 Spacing = Annotated[float, Interval(ge=0.002, le=0.5)]
-Processes = Annotated[int, Interval(ge=1, le=1024)]
 Matches = Annotated[int, Interval(ge=3, le=MOST)]
 
 

@@ -15,47 +15,27 @@ from pcnn.geometry.base import holding_sites
 #: Functions of features ``[N, C]`` in front, number by number or row by row.
 POINTWISE: frozenset[Callable[..., Any]] = frozenset(
     {
-        functional.alpha_dropout,
-        functional.celu,
         functional.dropout,
         functional.elu,
         functional.gelu,
-        functional.hardsigmoid,
         functional.hardswish,
         functional.hardtanh,
         functional.leaky_relu,
         functional.linear,
-        functional.logsigmoid,
         functional.mish,
         functional.prelu,
         functional.relu,
-        functional.selu,
         functional.silu,
         functional.softplus,
-        functional.softsign,
         torch.abs,
-        torch.absolute,
-        torch.ceil,
         torch.clamp,
-        torch.clip,
         torch.cos,
-        torch.erf,
         torch.exp,
-        torch.expm1,
-        torch.floor,
         torch.log,
-        torch.log10,
-        torch.log1p,
-        torch.log2,
         torch.nan_to_num,
         torch.neg,
-        torch.negative,
-        torch.reciprocal,
         torch.relu,
-        torch.round,
-        torch.rsqrt,
         torch.sigmoid,
-        torch.sign,
         torch.sin,
         torch.sqrt,
         torch.square,
@@ -63,17 +43,12 @@ POINTWISE: frozenset[Callable[..., Any]] = frozenset(
     }
 )
 #: The same if they act along the channels.
-ALONG_CHANNELS: frozenset[Callable[..., Any]] = frozenset(
-    {
-        functional.softmax,
-        functional.log_softmax,
-        functional.glu,
-        torch.softmax,
-        torch.log_softmax,
-    }
+ALONG_CHANNELS = (
+    *(functional.softmax, functional.log_softmax, functional.glu),
+    *(torch.softmax, torch.log_softmax),
 )
 #: Norms of every row.
-NORMS: frozenset[Callable[..., Any]] = frozenset({functional.layer_norm, functional.rms_norm})
+NORMS = (functional.layer_norm, functional.rms_norm)
 
 
 def acts_by_row(

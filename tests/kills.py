@@ -50,7 +50,7 @@ LIMIT = 300.0  # seconds a run may take
 #: Figures that differ from run to run: times and memory.
 CLOCKS = ("speed/", "memory/")
 #: Of metrics.json: a commit may come meanwhile, seconds to the first step, names of the run folder.
-OWN = ("revision", "start", "checkpoint", "config_sha256")
+OWN = ("revision", "checkpoint", "config_sha256")
 
 
 def killed(folder: Path, arguments: Sequence[str], seconds: float) -> bool:

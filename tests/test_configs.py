@@ -15,7 +15,7 @@ from pcnn.config.make import FUNCTIONS
 from pcnn.errors import ConfigError
 from pcnn.experiment import resume
 from pcnn.experiment.run_config import ABOUT, RUN, checked
-from pcnn.experiment.stored_options import WORDS
+from pcnn.experiment.stored_options import KEPT, WORDS
 from pcnn.ops import ENGINES as ENGINE_OBJECTS
 from pcnn.ops import resolve
 from pcnn.ops.engine_settings import setting_names
@@ -155,7 +155,6 @@ WRONG = {
     "trainer.max_steps=-1": "trainer.max_steps",
     "trainer.cuda_graphs=true engine=torchsparse": "trainer.cuda_graphs",
     "trainer.cuda_graphs=true trainer=ddp": "trainer.cuda_graphs",
-    "lr_multipliers={a:0}": "lr_multipliers",
     "dataset=folder": "dataset.root",
     "dataset.train_sequences=all": "dataset.train_sequences",
     "task.optimizer.lr=nan": "task.optimizer.lr",
@@ -208,7 +207,7 @@ def test_every_setting_of_a_paper_is_a_key_of_its_engine() -> None:
 
 def test_keys_that_a_resumed_run_keeps_are_there() -> None:
     cfg = checked(composed())
-    assert set(resume.KEPT) <= RUN.keys()
-    for key in {*WORDS, *resume.LONGER, *resume.FILLED} - RUN.keys():
+    assert set(KEPT) <= RUN.keys()
+    for key in {*WORDS, *resume.LONGER} - RUN.keys():
         parent, _, name = key.rpartition(".")
         assert name in OmegaConf.select(cfg, parent), key

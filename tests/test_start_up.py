@@ -106,7 +106,7 @@ def test_the_command_answers_without_heavy_imports(tmp_path: Path) -> None:
         programs = line in ("pcnn train", "pcnn eval")  # their help is that of the configuration
         assert code == 0, line
         assert ("Groups (group=option)" if programs else "Usage") in said, line
-        assert max(map(len, said.splitlines())) <= 80, line
+        assert programs or max(map(len, said.splitlines())) <= 80, line
     assert (unknown[0], option[0]) == (2, 2)
     assert completed[1].split() == ["fragments"]
     assert "complete -o" in source[1]

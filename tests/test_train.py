@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from pcnn.checkpoints import RunCheckpoint
-from pcnn.experiment.weights import was_chosen_here
 from tests.experiment.command import QUICK, TINY, TWO_PROCESSES, run
 from tests.experiment.tiny_kitti import BUILDING, POLE, ROAD, write_tiny_kitti
 
@@ -37,30 +35,22 @@ def metrics(path: Path) -> dict[str, float]:
 def test_a_run_learns_and_says_where_its_results_are(folder: Path) -> None:
     one = folder / "logs" / "segmentation" / "one"
     content = json.loads((one / "metrics.json").read_text())
-    assert content["start"]["all"] >= content["start"]["step"] > 0
-    states = [RunCheckpoint.read(one / f"checkpoints/{name}.ckpt") for name in ("best", "last")]
     best = torch.load(one / "checkpoints" / "best.ckpt", weights_only=True)
     assert content["steps"] == best["global_step"]  # of what was measured, not of the last state
     assert content["versions"].keys() >= {"python", "torch", "pcnn"}
     assert (content["source"], content["test_split"]) == ("real", "validation")
-    assert content["best_on_validation"]
     assert (one / "predictions.png").stat().st_size > 0
     assert not list(one.rglob("*.part"))
     figures = metrics(one)
     assert figures["val/miou_present"] > figures["val/best_constant"] + 0.2
     assert figures["val/miou"] < figures["val/miou_present"]  # absent classes count 0 there
     said = (folder / "said.txt").read_text()
-    for word in ("metrics.json", "predictions.png", "next:", "python eval.py"):
+    for word in ("metrics.json", "predictions.png", "next:", "pcnn eval"):
         assert word in said
-    assert "IoU per class, kitti val, best on validation" in said
+    assert "IoU per class, kitti val" in said
     assert "SIMULATED" not in said
-    # a state that was chosen on other clouds
     saved = OmegaConf.load(one / "config.yaml")
-    assert isinstance(saved, DictConfig)
     assert (saved.model.width, saved.data.source) == (0.125, "real")
-    assert [was_chosen_here(saved, state) for state in states] == [True, content["steps"] == 40]
-    saved.dataset.root = "elsewhere"
-    assert not was_chosen_here(saved, states[0])
 
 
 def test_eval_repeats_the_figures_and_writes_official_files(folder: Path) -> None:
@@ -75,7 +65,6 @@ def test_eval_repeats_the_figures_and_writes_official_files(folder: Path) -> Non
         cwd=folder,
     )
     assert "traffic-sign" in done.stdout  # the table
-    assert "best.ckpt was chosen on these clouds" in done.stdout
     trained, tested = metrics(folder / "logs/segmentation/one"), metrics(folder / "evaluated")
     for name, value in tested.items():
         assert value == pytest.approx(trained[name.replace("test/", "val/")], abs=1e-6), name

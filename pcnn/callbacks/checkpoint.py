@@ -18,7 +18,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 
 from pcnn.checkpoints.checkpoint_file import read_checkpoint, write_whole
-from pcnn.config import check_plain
+from pcnn.config.values import values_in
 from pcnn.errors import ConfigError
 from pcnn.files.whole_file import drop_parts
 from pcnn.lightning_internals import (
@@ -27,7 +27,6 @@ from pcnn.lightning_internals import (
     is_last_batch,
     is_validation_due,
     log_step,
-    shift_logged_step,
 )
 from pcnn.ranges import Count
 
@@ -69,8 +68,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 class Checkpoint(LightningCheckpoint):
     """Keep ``<folder>/last.ckpt`` every some steps, ``best.ckpt`` by a figure of validations.
 
-    The last state is often the best one, so it is validated also where training ends between two
-    validations. A run continued from there does not differ from one that was never ended.
+    A run continued from there does not differ from one that was never ended.
     """
 
     def __init__(
@@ -96,8 +94,6 @@ class Checkpoint(LightningCheckpoint):
         self._seen_step = 0  # optimiser steps at the end of the batch before
         self._saved_step = 0  # optimiser steps in the last.ckpt written or resumed from
         self._behind_validation = False  # last.ckpt is due and waits for the validation
-        self._asked = False  # a validation was asked for
-        self._interval: int | None = None  # check_val_every_n_epoch in front of it
 
     @property
     def best_model_path(self) -> str:
@@ -114,7 +110,7 @@ class Checkpoint(LightningCheckpoint):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if self.config is not None:
-            check_plain(self.config)
+            list(values_in(dict(self.config), "config"))  # plain values alone
         if stage != "fit":
             return
         # a writer that was chosen on purpose stays
@@ -131,15 +127,15 @@ class Checkpoint(LightningCheckpoint):
         stepped, self._seen_step = step != self._seen_step, step
         if not stepped:
             return
-        due = is_validation_due(trainer)
-        if not due and trainer.enable_validation and is_last_batch(trainer):
-            self._ask_for_validation(trainer)
-        elif step % self.checkpoint_every == 0:
-            if due:
-                self._behind_validation = True
-            elif step != self._saved_step:
-                log_step(trainer)
-                self._save_last(trainer)
+        # at the end of training Lightning counts a part of an epoch as a whole one: too late
+        ends = is_last_batch(trainer) and not is_end_of_epoch(trainer)
+        if not ends and step % self.checkpoint_every:
+            return
+        if is_validation_due(trainer):
+            self._behind_validation = True
+        elif step != self._saved_step:
+            log_step(trainer)
+            self._save_last(trainer)
 
     def save_for_stop(self, trainer: Trainer) -> None:
         """Write `last.ckpt` at a step boundary behind which the run stops.
@@ -152,8 +148,6 @@ class Checkpoint(LightningCheckpoint):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write `best.ckpt` when the figure is the best so far, then a `last.ckpt` that waited."""
-        asked = self._asked
-        self._restore(trainer)
         if trainer.state.fn != "fit" or trainer.sanity_checking or is_dry_run(trainer):
             return
         if self.monitor not in trainer.callback_metrics:
@@ -172,14 +166,9 @@ class Checkpoint(LightningCheckpoint):
             trainer.save_checkpoint(self.folder / "best.ckpt", weights_only=False)
         if self._behind_validation:
             self._behind_validation = False
-            # the loop counts this batch for the loggers behind a validation; a resumed run does so
-            # itself where a validation is due, not where it was only asked for
-            shift_logged_step(trainer, int(asked))
             self._save_last(trainer)
-            shift_logged_step(trainer, -int(asked))
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._restore(trainer)  # where there was nothing to validate with
         if trainer.global_step != self._saved_step:
             self._save_last(trainer)
 
@@ -217,7 +206,6 @@ class Checkpoint(LightningCheckpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note the step resumed from, which needs no second writing."""
         self._seen_step = self._saved_step = trainer.global_step
-        self._asked = False
         loop = trainer.fit_loop
         epochs: Any = loop.epoch_progress.total
         if loop.restarted_mid_epoch and epochs.processed == epochs.ready:
@@ -225,18 +213,6 @@ class Checkpoint(LightningCheckpoint):
             # takes the next one for a continued one and does not count it as begun, so that a
             # second restart would train it twice
             loop.reset_restart_stage()
-
-    def _ask_for_validation(self, trainer: Trainer) -> None:
-        self._asked, self._interval = True, trainer.check_val_every_n_epoch
-        trainer.check_val_every_n_epoch = 1
-        trainer.should_stop = True  # the loop validates where training was asked to end
-        # at the end of training Lightning counts a part of an epoch as a whole one, so in
-        # mid-epoch last.ckpt is written before; behind a last batch it is right only after
-        self._behind_validation = not is_end_of_epoch(trainer)
-
-    def _restore(self, trainer: Trainer) -> None:
-        if self._asked:
-            trainer.check_val_every_n_epoch, self._asked = self._interval, False
 
     def _save_last(self, trainer: Trainer) -> None:
         if is_dry_run(trainer):

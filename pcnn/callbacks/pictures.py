@@ -20,6 +20,8 @@ from pcnn.ranges import Count, Natural
 if TYPE_CHECKING:
     from pcnn.visualize.registration import ShownPair
 
+LIMIT = 50_000  # points of an Object3D: 4 MB of JSON for every 10,000, and viewers drop the rest
+
 
 @dataclass(frozen=True)
 class Scan:
@@ -104,7 +106,7 @@ class Pictures(Callback):
         kept = [one if isinstance(one, Scan) else replace(one, simulated=simulated) for one in kept]
         for first in kept[:1]:
             self.draw(first, f"{first.name}   ({when})", task, data)
-        shown = partial(_media, task, kept[: self.clouds], data, stage)
+        shown = partial(_media, task, kept[: self.clouds], data, stage, self.path)
         send_media(trainer.loggers, shown, logged_step(trainer))
 
     def draw(self, thing: Scan | ShownPair, title: str, task: Any, data: Any) -> None:
@@ -128,13 +130,35 @@ class Pictures(Callback):
         )
 
 
-def _media(task: Any, kept: Sequence[Any], data: Any, stage: str) -> dict[str, Any]:
-    """What W&B gets of an evaluation: the task's tables, and the clouds."""
-    from pcnn.callbacks import wandb_media
+def _media(task: Any, kept: Sequence[Any], data: Any, stage: str, path: Path) -> dict[str, Any]:
+    """What W&B gets: IoU of every class and the scans by prediction and by truth, or a picture."""
+    import wandb
 
-    if hasattr(task, "rules"):
-        results = getattr(task, "results", {}).get(stage) or ()
-        pairs = {f"pair_{index}": pair for index, pair in enumerate(kept)}
-        return wandb_media.of_pairs(stage, results, task.rules, pairs)
+    from pcnn.metrics import iou, present
+    from pcnn.visualize import colourise, distinct_colours
+
+    if not hasattr(task, "class_names"):
+        return {f"{stage}/pair": wandb.Image(str(path))} if kept else {}
+    names = list(task.class_names)
+    media: dict[str, Any] = {}
     counts = getattr(task, "confusion", {}).get(stage)
-    return wandb_media.of_scans(stage, counts, task.class_names, kept, data)
+    if counts is not None:
+        points, predicted = counts.sum(1).tolist(), counts[:, : len(counts)].sum(0).tolist()
+        there = zip(iou(counts).tolist(), present(counts).tolist(), strict=True)
+        scores = [value if here else None for value, here in there]
+        rows = [list(row) for row in zip(names, scores, points, predicted, strict=True)]
+        columns: list[str | int] = ["class", "iou", "points", "predicted points"]
+        media[f"{stage}/iou_table"] = wandb.Table(columns=columns, data=rows)
+    given = getattr(data, "colors", None)
+    # W&B's own categories end at 14, so colours are given
+    colours = distinct_colours(len(names)) if given is None else np.asarray(given, np.uint8)
+    note = " (SIMULATED)" if getattr(data, "source_kind", None) == "simulated" else ""
+    for index, scan in enumerate(kept):
+        step = -(-len(scan.points) // LIMIT) or 1
+        for kind, labels in (("prediction", scan.pred), ("truth", scan.target)):
+            if labels is not None:
+                painted = colourise(labels[::step], colours)
+                cloud = np.concatenate((scan.points[::step], painted), 1, dtype=np.float32)
+                shown = wandb.Object3D(cloud, caption=f"{scan.name}, {kind}{note}")  # [P, 6]
+                media[f"{stage}/scan_{index}/{kind}"] = shown
+    return media

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import random
-import secrets
 from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 
 from pcnn.ranges import Seed
 
@@ -38,17 +37,11 @@ class RngState(Callback):
     not depend on what happened between steps: a validation, a new iterator of a loader, a picture.
     """
 
-    def __init__(self, seed: Seed | None = None) -> None:
+    def __init__(self, seed: Seed) -> None:
         super().__init__()
         self.seed = seed
 
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Agree on a seed when none was given; a checkpoint loaded later brings its own."""
-        if self.seed is None:
-            self.seed = trainer.strategy.broadcast(secrets.randbits(32))
-
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
-        assert self.seed is not None  # set by `setup`
         step = trainer.fit_loop.total_batch_idx
         seed_globals(step_seed(self.seed, step, trainer.global_rank))
 

@@ -110,11 +110,3 @@ class RunCheckpoint:
         if not isinstance(steps, int):
             raise CheckpointError(self.path, "not a checkpoint of a run, it tells no step")
         return steps
-
-    @property
-    def is_best(self) -> bool:
-        """True where it holds the best state of its run on validation."""
-        states = self.content.get("callbacks", {}).values()
-        return any(
-            isinstance(state, Mapping) and state.get("best_step") == self.steps for state in states
-        )

@@ -76,15 +76,13 @@ def restored(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
         if name.endswith(SCALE):
             continue
         scale = scales.pop(f"{name}{SCALE}", None)
-        if (value.dtype == torch.int8 and value.ndim > 1) != (scale is not None):
-            raise FileError(path, f"damaged, {name}: weights in 8 bits and scales go together")
-        if scale is not None:
+        packs = value.dtype == torch.int8 and value.ndim > 1
+        if packs and scale is not None:
             fits = list(scale.shape) == [*value.shape[:-2], 1, value.shape[-1]]
-            if not fits or scale.dtype != torch.float32 or not bool((scale > 0).all()):
-                raise FileError(path, f"damaged, the scales of {name} are not one a group, above 0")
-            value = value * scale
-            if not bool(torch.isfinite(value).all()):
-                raise FileError(path, f"damaged, the scales of {name} are infinite")
+            packs = fits and scale.dtype == torch.float32 and bool((scale > 0).all())
+            value = value * scale if packs else value
+        if packs != (scale is not None) or (packs and not bool(torch.isfinite(value).all())):
+            raise FileError(path, f"damaged, {name}: weights in 8 bits and scales do not fit")
         found[name] = value
     if scales:
         raise FileError(path, f"damaged, {next(iter(scales))}: scales belong to no weight")

@@ -91,7 +91,7 @@ def measured(options: ProfileOptions, folder: Path) -> Any:
 
     from pcnn.datamodules.batch_stream import AHEAD
     from pcnn.experiment import build, networks
-    from pcnn.experiment.devices import on_this_machine
+    from pcnn.experiment.build import on_this_machine
     from pcnn.experiment.run import describe_data, quieten
     from pcnn.runtime.step_profile import StepProfile
 
@@ -103,7 +103,7 @@ def measured(options: ProfileOptions, folder: Path) -> Any:
     cfg, device, _ = on_this_machine(cfg, folder)
     networks.check_engine(cfg, device)
     module: Any = build.data(cfg)
-    cfg = build.with_counted_weights(describe_data(cfg, module), module)
+    cfg = describe_data(cfg, module)
     steps = options.steps or max(30, 8 * AHEAD * module.workers)
     found = StepProfile(options.warm_up, steps, options.traced, options.trace)
     still = {"enable_progress_bar": False, "enable_model_summary": False, "limit_val_batches": 0}

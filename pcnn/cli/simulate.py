@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pcnn.cli.app import ARGUMENT, App, refusing
 from pcnn.cli.options import Progress
 from pcnn.messages import say
-from pcnn.ranges import Clouds, Count, Fragments, Processes, Rooms, Seed, Spacing
+from pcnn.ranges import Count, Fragments, Natural, Seed, Spacing
 
 if TYPE_CHECKING:
     from pcnn.simulate.simulator import Simulator
@@ -21,28 +21,28 @@ app = App(help="Write simulated data sets in official formats; every folder is m
 class SimulateOptions:
     root: Annotated[Path | None, ARGUMENT, "Folder; one in data/simulated unless given."] = None
     seed: Annotated[Seed, "Seed of shapes, paths and noise."] = 0
-    workers: Annotated[Processes | None, "Processes; every core unless given."] = None
+    workers: Annotated[Count | None, "Processes; every core unless given."] = None
     progress: Progress = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class KittiOptions(SimulateOptions):
-    train_scans: Annotated[Clouds, "--scans", "Training scans, sequences 00-07, 09, 10."] = 40
-    val_scans: Annotated[Clouds, "Validation scans, sequence 08."] = 8
+    train_scans: Annotated[Natural, "--scans", "Training scans, sequences 00-07, 09, 10."] = 40
+    val_scans: Annotated[Natural, "Validation scans, sequence 08."] = 8
     frame_stride: Annotated[Count, "Frames (10 Hz) from one scan to the next."] = 15
 
 
 @dataclass(frozen=True, kw_only=True)
 class FragmentsOptions(SimulateOptions):
-    train_scenes: Annotated[Clouds, "--scenes", "Rooms for training."] = 8
-    val_scenes: Annotated[Clouds, "Rooms for validation."] = 2
-    test_scenes: Annotated[Clouds, "Rooms for testing, with the benchmark's lists of pairs."] = 2
+    train_scenes: Annotated[Natural, "--scenes", "Rooms for training."] = 8
+    val_scenes: Annotated[Natural, "Rooms for validation."] = 2
+    test_scenes: Annotated[Natural, "Rooms for testing, with the benchmark's lists of pairs."] = 2
     fragments: Annotated[Fragments, "Fragments per room."] = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoomsOptions(SimulateOptions):
-    rooms: Annotated[Rooms, "Rooms in each of the six areas."] = 6
+    rooms: Annotated[Count, "Rooms in each of the six areas."] = 6
     spacing: Annotated[Spacing, "Distance between points, in metres."] = 0.02
 
 

@@ -93,7 +93,7 @@ def report(options: ReportOptions) -> None:
         write_report(options.out, found)
     for run in found:
         if not run.series and run.config.get("train"):
-            say(f"{run.folder}: no curves: the run was without logger=csv")
+            say(f"{run.name}: no curves: the run was without logger=csv")
     say(f"{options.out}: {counted(len(found), 'run')}, {options.out.stat().st_size / 1e6:.1f} MB")
     if options.show:
         show_page(options.out)

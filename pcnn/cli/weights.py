@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
-from pcnn.experiment.predict_options import AllowTargets
 from pcnn.messages import say
 from pcnn.ranges import Positive
 
@@ -25,7 +24,6 @@ class ExportOptions:
     temperature: Annotated[
         Positive | None, "That logits are divided by, so that probabilities are calibrated."
     ] = None
-    allow_targets: AllowTargets = ()
 
 
 def export(options: ExportOptions) -> None:
@@ -41,7 +39,7 @@ def export(options: ExportOptions) -> None:
         raise typer.BadParameter(f"{out}: name a file that ends in .safetensors")
     with refusing():
         settings = options.revision, options.temperature, int(options.bits)
-        facts = written(checkpoint, out, *settings, options.allow_targets)
+        facts = written(checkpoint, out, *settings)
     figures = facts.pop("figures")
     say(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
     for name, value in {**facts, **figures}.items():
@@ -51,7 +49,7 @@ def export(options: ExportOptions) -> None:
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
     file: Annotated[Path, ARGUMENT, "Weights: safetensors, or written by torch.save."]
-    model: Annotated[str, "Network of ours: minkunet, spvcnn, spunet, resunet."]
+    model: Annotated[str, "Network of ours: minkunet, spvcnn, spunet, resunet, centerpoint."]
     source: Annotated[str, "--from", f"Package that wrote the file: {PACKAGES}"]
     out: Annotated[Path | None, "File to write (.safetensors); a check alone unless given."] = None
 

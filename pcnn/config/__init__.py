@@ -5,11 +5,10 @@ of another person says is cut down to plain values of the network and its data f
 """
 
 from pcnn.config.make import check_allowed, looked_up, make, named_after, parameters_of
-from pcnn.config.values import check_plain, read_stored, refusal, stored
+from pcnn.config.values import read_stored, refusal, stored
 
 __all__ = [
     "check_allowed",
-    "check_plain",
     "looked_up",
     "make",
     "named_after",

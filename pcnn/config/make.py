@@ -9,13 +9,11 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from types import FunctionType
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from annotated_types import Interval, Len, MinLen
-
-from pcnn.config.values import hints_of, refusal, values_in
+from pcnn.config.values import hints_of, refusal
 from pcnn.errors import ConfigError, first_line
-from pcnn.ranges import Count, Devices, Natural, NonNegative, PartialShare, Positive, Share
+from pcnn.ranges import Count, NonNegative
 
 _DATA = ("pcnn.datasets", "pcnn.datasets.transforms", "pcnn.datasets.registration")
 _SENSORS = "pcnn.datasets.registration.sensors"
@@ -44,28 +42,13 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         *("constant", "cosine", "exponential", "multi_step", "one_cycle", "poly"),
     ),
 }
-#: Ranges of arguments whose libraries take any number.
+#: Ranges of arguments of the trainer that Lightning takes, and fails on later.
 _TRAINER: Mapping[str, Any] = {
-    "devices": Literal[-1, "auto"] | Devices | Annotated[list[Natural], MinLen(1)],
-    "num_nodes": Devices,
     "max_steps": Literal[-1] | Count,
     "max_epochs": Literal[-1] | Count | None,
-    "max_time": str | None,
-    "gradient_clip_val": NonNegative | None,
-    "accumulate_grad_batches": Count,
-    "log_every_n_steps": Count | None,
     "check_val_every_n_epoch": Count | None,
-    "val_check_interval": Count | Annotated[float, Interval(gt=0, le=1)] | None,
-    **dict.fromkeys(
-        ("limit_train_batches", "limit_test_batches"),
-        Count | Annotated[float, Interval(gt=0, le=1)] | None,
-    ),
-    "limit_val_batches": Natural | Share | None,
-}
-_OPTIMIZER: Mapping[str, Any] = {
-    **{"lr": Positive, "weight_decay": NonNegative, "eps": NonNegative},
-    **{"momentum": PartialShare, "dampening": Share, "alpha": Share},
-    "betas": Annotated[list[PartialShare], Len(2, 2)],
+    "accumulate_grad_batches": Count,
+    "gradient_clip_val": NonNegative | None,
 }
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 _OF_NODE = ("_target_", "_partial_")
@@ -136,21 +119,12 @@ def looked_up(name: Any, where: str, allow: Sequence[str] = ()) -> Callable[...,
         fits = fits and isinstance(found, type | FunctionType)
     elif isinstance(found, type):
         public = getattr(import_module(module), "__all__", None)
-        fits = home == module if public is None else last in public
-        fits |= module.startswith(("torch.", "lightning")) and not last.startswith("_")
+        fits = last in public if public is not None else home.startswith(module)
     else:
         fits = last in FUNCTIONS.get(module, ())
     if not fits:
         raise refused
     return found  # type: ignore[no-any-return]
-
-
-def check_targets(config: Mapping[str, Any], allow: Sequence[str] = ()) -> None:
-    """Check that a configuration names such classes alone; see `looked_up`."""
-    for group, node in config.items():
-        for key, value in values_in(node, group):
-            if key.endswith("._target_"):
-                looked_up(value, key, allow)
 
 
 def check(
@@ -171,7 +145,8 @@ def check(
         free = one.default is not one.empty or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
         if not free and name not in arguments and name not in given:
             raise ConfigError(f"{where}.{name}", "needs a value")
-    hints = {**hints_of(target), **_ranges_of(target)}
+    own = _TRAINER if target.__module__.startswith("lightning.pytorch.trainer") else {}
+    hints = {**hints_of(target), **own}
     for name, value in arguments.items():
         if name not in hints or _has_later(value):
             continue
@@ -218,10 +193,3 @@ def _has_later(value: Any) -> bool:
     parts = value.values() if isinstance(value, Mapping) else value
     inner = isinstance(value, Mapping | list | tuple) and any(map(_has_later, parts))
     return value is _LATER or inner
-
-
-def _ranges_of(target: Any) -> Mapping[str, Any]:
-    home = str(target.__module__)
-    if home.startswith("lightning.pytorch.trainer"):
-        return _TRAINER
-    return _OPTIMIZER if home.startswith("torch.optim") else {}

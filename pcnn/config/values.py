@@ -6,7 +6,6 @@ import functools
 import inspect
 import json
 import operator
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -30,30 +29,19 @@ def refusal(value: Any, hint: Any) -> str | None:
     """Why a value is not of a type, strictly as JSON has it; None where it is, or nothing tells."""
     from pydantic import ValidationError  # what only reads plain values needs no pydantic
 
-    adapter = _adapter_of(hint)
-    if adapter is None:
-        return None
     try:
-        text = json.dumps(value)
-    except (TypeError, ValueError):
-        text = None
-    try:
-        if text is None:
+        adapter = _adapter(hint)
+        try:
+            text = json.dumps(value)
+        except (TypeError, ValueError):
             adapter.validate_python(value)
         else:
             adapter.validate_json(text, strict=True)
     except ValidationError as error:
         return "; or ".join(dict.fromkeys(one["msg"] for one in error.errors()))[:200]
-    except Exception:
-        return None  # a check of a library's own type that fails itself tells nothing
+    except Exception:  # a type that pydantic has no rule for
+        return None
     return None
-
-
-def _adapter_of(hint: Any) -> Any:
-    try:
-        return _adapter(hint)
-    except TypeError:  # a type that is not hashable
-        return _adapter.__wrapped__(hint)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -61,10 +49,7 @@ def _adapter(hint: Any) -> Any:
     from pydantic import ConfigDict, TypeAdapter
 
     config = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
-    try:
-        return TypeAdapter(_of_instances(hint), config=config)
-    except Exception:  # a hint that pydantic has no rule for
-        return None
+    return TypeAdapter(_of_instances(hint), config=config)
 
 
 def _of_instances(hint: Any) -> Any:
@@ -73,8 +58,6 @@ def _of_instances(hint: Any) -> Any:
 
     if isinstance(hint, type) and is_dataclass(hint):
         return Annotated[Any, PlainValidator(functools.partial(_instance, hint))]
-    if getattr(hint, "_is_protocol", False):
-        return Annotated[Any, PlainValidator(_object)]
     kind, inner = get_origin(hint), get_args(hint)
     if kind in (Union, UnionType):
         return functools.reduce(operator.or_, map(_of_instances, inner))
@@ -85,12 +68,6 @@ def _of_instances(hint: Any) -> Any:
     return hint
 
 
-def _object(value: Any) -> Any:
-    if isinstance(value, bool | int | float | str | list | dict):
-        raise ValueError("keys with a _target_ are needed")
-    return value
-
-
 def _instance(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
         raise ValueError(f"a {kind.__name__} is needed")
@@ -98,27 +75,14 @@ def _instance(kind: type, value: Any) -> Any:
 
 
 def hints_of(target: Callable[..., Any]) -> dict[str, Any]:
-    """Types of parameters, with their ranges; those that cannot be resolved are absent."""
-    if isinstance(target, type) and is_dataclass(target):
-        found: dict[str, Any] = {}
-        for owner in filter(is_dataclass, reversed(target.__mro__)):
-            own = vars(owner).get("__annotations__", {})
-            found |= _resolved(own, vars(sys.modules[owner.__module__]))
-        return found
-    function = target if isinstance(target, FunctionType) else target.__init__  # type: ignore[misc]
-    function = inspect.unwrap(function)
-    return _resolved(getattr(function, "__annotations__", {}), getattr(function, "__globals__", {}))
-
-
-def _resolved(annotations: Mapping[str, Any], names: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, hint in annotations.items():
-        alone = type("alone", (), {"__annotations__": {name: hint}})
-        try:
-            found |= get_type_hints(alone, names, include_extras=True)
-        except (NameError, TypeError):
-            continue
-    return found
+    """Types of parameters, with their ranges; none where one of them cannot be resolved."""
+    owner: Any = target
+    if not isinstance(target, FunctionType) and not is_dataclass(target):
+        owner = inspect.unwrap(target.__init__)  # type: ignore[misc]
+    try:  # of a dataclass field by field, each in the module that names its type
+        return get_type_hints(owner, include_extras=True)
+    except (NameError, TypeError):
+        return {}
 
 
 def check_fields(owner: Any) -> None:
@@ -135,12 +99,6 @@ def _is_value(value: Any) -> bool:
     if isinstance(value, list | tuple):  # objects are checked elsewhere
         return all(map(_is_value, value))
     return isinstance(value, bool | int | float | str)
-
-
-def check_plain(value: Any, where: str = "config") -> None:
-    """Raise unless a value is built of dict, list, str, int, float, bool and None alone."""
-    for _ in values_in(value, where):
-        pass
 
 
 def values_in(value: Any, where: str) -> Iterator[tuple[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.cloud import Cloud, labels_or_ignore
-from pcnn.datasets.placement import OnVoxels, Placement, Sample, VoxelSize, fragments
+from pcnn.datasets.placement import OnVoxels, Placement, Sample, VoxelSize
 from pcnn.geometry import PointSet
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
@@ -107,26 +107,13 @@ class CloudBatch(Batch):
         clouds = torch.arange(len(counts), device=counts.device)
         return clouds.repeat_interleave(counts, output_size=len(self.points))
 
-    def placed(
-        self, points: Tensor, rows: Tensor | None = None, planner: Planner | None = None
-    ) -> SparseTensor:
-        """Put points of this batch on its geometry again, moved or only some of them."""
+    def placed(self, points: Tensor, planner: Planner | None = None) -> SparseTensor:
+        """Put the points of this batch on its geometry again, moved."""
         (placement, size), features = self._placing()
         clouds, number = self.point_batch, max(1, self.batch_size)
-        if rows is not None:
-            features, clouds = features[rows], clouds[rows]
         inputs = torch.cat([points, features], dim=1)
         tensor = placement.place(points, inputs, clouds, number, size, planner)
         return tensor.replace(tensor.features.to(self.tensor.features.dtype))
-
-    def fragments(self, points: Tensor) -> Iterator[Tensor]:
-        """Yield rows of points of which no two share a row of the input; see `fragments`."""
-        (placement, size), _ = self._placing()
-        cell = placement.row_cell(size)
-        if cell is None:
-            every = torch.arange(len(points), device=points.device)
-            return iter([every] if len(points) else [])
-        return fragments(points, self.point_batch, cell, max(1, self.batch_size))
 
     def _placing(self) -> tuple[tuple[Placement, VoxelSize], Tensor]:
         if self.placing is None or self.raw is None:

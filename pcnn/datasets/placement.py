@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Protocol
 
@@ -72,24 +72,6 @@ class Sample:
     # [N] int64: of native points, or the majority in a voxel; [] the class of the cloud
     labels: Tensor
     cloud: Cloud
-
-
-def fragments(
-    points: Tensor, batch: Tensor | None, cell: float | Sequence[float], batch_size: int = 1
-) -> Iterator[Tensor]:
-    """Yield the rows of one point a cell, until every point was among them.
-
-    Source: the test mode of Pointcept's GridSample (transform.py).
-    """
-    inverse = quantize(points, batch, voxel_size=cell, batch_size=batch_size).inverse
-    assert inverse is not None  # quantize sets it
-    if not len(inverse):
-        return
-    order = inverse.argsort(stable=True)  # points of a cell beside one another
-    counts = torch.bincount(inverse)
-    first = counts.cumsum(0) - counts
-    for k in range(int(counts.max())):
-        yield order[first + k % counts]
 
 
 @dataclass(frozen=True)

@@ -1,40 +1,38 @@
-"""Make what a training needs of a configuration: data, task, trainer, callbacks, loggers."""
+"""What a training is made of: data, task, given weights, trainer, callbacks, loggers."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import lightning as L
-import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback, Checkpoint, ProgressBar
 from lightning.pytorch.loggers import Logger
-from omegaconf import DictConfig, OmegaConf
-from torch import Tensor
+from omegaconf import DictConfig
+from torch import nn
 
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import make, named_after
 from pcnn.errors import ConfigError
+from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.networks import network
 from pcnn.experiment.run_config import (
     allowed,
     data_module,
+    no_graph,
+    of_this_package,
     resolved,
     task_parts,
     views,
     without,
 )
-from pcnn.losses import inverse_log_frequency
+from pcnn.experiment.weights import check_finite
+from pcnn.messages import counted
 from pcnn.nn import PlannedModule
+from pcnn.tasks.network_task import NetworkTask
 
-log = logging.getLogger(__name__)
-
-#: Value of `task.loss.weight` in place of numbers.
-COUNTED = "counted"
-#: Clouds that are read at most; frequencies need no more.
-MAX_CLOUDS = 500
 # arguments of callbacks and loggers that are paths in the run folder
 PATHS = ("folder", "path", "save_dir")
 
@@ -67,33 +65,21 @@ def task(cfg: DictConfig) -> L.LightningModule:
     )
     if not isinstance(module, L.LightningModule):
         raise ConfigError("task._target_", "a LightningModule is needed")
-    _try_schedule(module, node)
     return module
-
-
-def _try_schedule(module: Any, node: Mapping[str, Any]) -> None:
-    """Make the optimiser of one parameter, and its schedule: values refused show before the fit."""
-    if not isinstance(node.get("optimizer"), Mapping):
-        return
-    with named_after("task.optimizer", node["optimizer"]):
-        optimizer = module.make_optimizer([torch.nn.Parameter(torch.zeros(1))])
-    with named_after("task.scheduler", node.get("scheduler")):
-        module.make_scheduler(optimizer, total_steps=2)
 
 
 def callbacks(cfg: DictConfig, folder: Path, given: Mapping[str, Any]) -> list[Callback]:
     """The callbacks, each with those of the given values that its constructor asks for by name."""
-    return _made_of("callbacks", cfg, folder, given, Callback)
+    return _made_of("callbacks", cfg, folder, given)
 
 
 def loggers(cfg: DictConfig, folder: Path, given: Mapping[str, Any]) -> list[Logger]:
-    """The loggers, each with those of the given values that its constructor asks for by name."""
-    return _made_of("logger", cfg, folder, given, Logger)
+    """The loggers, in the same way."""
+    return _made_of("logger", cfg, folder, given)
 
 
-def _made_of(
-    group: str, cfg: DictConfig, folder: Path, given: Mapping[str, Any], kind: type
-) -> list[Any]:
+def _made_of(group: str, cfg: DictConfig, folder: Path, given: Mapping[str, Any]) -> list[Any]:
+    kind = {"callbacks": Callback, "logger": Logger}[group]
     made = []
     for name, node in resolved(cfg[group]).items():
         if node is None:  # left out
@@ -136,47 +122,70 @@ def trainer(
     return made
 
 
-def with_counted_weights(cfg: DictConfig, datamodule: Any) -> DictConfig:
-    """The configuration with numbers in the place of every ``weight: counted`` of the loss."""
-    loss = OmegaConf.to_container(cfg.task.loss) if cfg.task.get("loss") is not None else None
-    if filled_in(loss, []) == loss:
-        return cfg
-    counts = class_counts(datamodule.dataset("train"), len(cfg.data.class_names))
-    absent = [name for name, n in zip(cfg.data.class_names, counts, strict=True) if int(n) == 0]
-    if absent:
-        log.warning(
-            "no training cloud has a point of %s: the loss gives it the largest weight",
-            ", ".join(absent),
-        )
-    weights = [round(weight, 4) for weight in inverse_log_frequency(counts).tolist()]
+def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.device, list[str]]:
+    """The configuration with what this machine decides, the device, and lines that tell of it.
+
+    * Half precision by loss scaling (`16-mixed`) is of GPUs; a CPU computes in `32-true`.
+    * Steps run as CUDA graphs (`trainer.cuda_graphs`) on CUDA devices alone; with `auto` where one
+      is known to hold them.
+    """
     cfg = cfg.copy()
-    cfg.task.loss = filled_in(OmegaConf.to_container(cfg.task.loss, resolve=True), weights)
-    return cfg
+    given = str(cfg.trainer.get("precision"))
+    half = given in ("16", "16-mixed")
+    plain = cfg.copy()
+    if half:  # to ask for the device without the precision's warnings
+        plain.trainer.precision = "32-true"
+    device = trainer(plain, folder, [], []).strategy.root_device
+    lines = []
+    if half and device.type == "cpu":
+        cfg.trainer.precision = "32-true"
+        lines.append(f"precision: 32-true, as trainer.precision={given} needs a GPU")
+    asked = cfg.trainer.get("cuda_graphs")
+    if asked:
+        reason = None if device.type == "cuda" else "trainer.cuda_graphs=true needs a CUDA device"
+        if asked == "auto" and reason is None and cfg.train:
+            reason = no_graph(cfg)
+            if reason is None and not of_this_package(cfg):
+                reason = "trainer.cuda_graphs=auto knows parts of this package alone"
+        cfg.trainer.cuda_graphs = reason is None
+        if reason is not None and cfg.train and (asked is True or device.type == "cuda"):
+            lines.append(f"steps run eagerly: {reason}")
+    return cfg, device, lines
 
 
-def filled_in(node: Any, weights: list[float]) -> Any:
-    """The node with the weights where they are asked for."""
-    if isinstance(node, list):
-        return [filled_in(one, weights) for one in node]
-    if not isinstance(node, dict):
-        return node
-    return {
-        key: weights if key == "weight" and value == COUNTED else filled_in(value, weights)
-        for key, value in node.items()
+def fine_tuned(task: L.LightningModule, cfg: DictConfig, begins: bool) -> list[str]:
+    """Give a task the weights, the frozen layers and the rates that its configuration asks for."""
+    if cfg.init_from is None and not cfg.freeze and cfg.layer_decay == 1.0:
+        return []
+    if not isinstance(task, NetworkTask):
+        raise ConfigError("task", "fine-tuning needs a NetworkTask of pcnn.tasks")
+    told = [initialised(task.net, cfg)] if cfg.init_from is not None and begins else []
+    with named_after("freeze"):
+        task.freeze_layers(list(cfg.freeze))
+    task.layer_decay = float(cfg.layer_decay)
+    return told
+
+
+def initialised(net: nn.Module, cfg: DictConfig) -> str:
+    """Give a network the weights of a checkpoint that have their name and shape in it."""
+    path = weights_file(cfg.init_from)
+    weights = RunCheckpoint.read(path, mmap=False).weights
+    check_finite(weights, path)
+    taken = {
+        name: weights[name]
+        for name, value in net.state_dict().items()
+        if name in weights and weights[name].shape == value.shape
     }
-
-
-def class_counts(dataset: Any, classes: int) -> Tensor:
-    """Labelled points of every class [C], or clouds where these have one label each."""
-    if getattr(dataset, "classes", None) is not None:
-        return torch.bincount(torch.as_tensor(dataset.classes), minlength=classes)
-    chosen = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), MAX_CLOUDS)).round())
-    counts = torch.zeros(classes, dtype=torch.int64)
-    for index in chosen.astype(int).tolist():
-        labels = dataset.read(index).labels
-        if labels is not None:
-            counts += torch.bincount(labels[labels < classes], minlength=classes)
-    return counts
+    learnt = dict(net.named_parameters())
+    if not any(learnt[name].ndim > 1 for name in learnt.keys() & taken.keys()):
+        rule = f"no weight of {path} has name and shape of one of model={cfg.model.name}"
+        raise ConfigError("init_from", rule)
+    net.load_state_dict(taken, strict=False)
+    new = [name for name in learnt if name not in taken]
+    return (
+        f"init_from={cfg.init_from}: {len(learnt) - len(new)} of "
+        f"{counted(len(learnt), 'weight')} taken; new: {', '.join(new)[:200] or 'none'}"
+    )
 
 
 class LabelWriter(Callback):
@@ -188,13 +197,7 @@ class LabelWriter(Callback):
         self.ignore_index = ignore_index
 
     def on_test_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: L.Trainer, module: L.LightningModule, outputs: Any, batch: Any, *_: Any
     ) -> None:
         """Write the files of one batch; every rank writes its own scans."""
         from pcnn.datasets.label_files import write_label_file

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pcnn.checkpoints.exported_file import SUFFIX
-from pcnn.errors import UserError
+from pcnn.errors import MissingFileError
 from pcnn.files.bounded import named, read_json
 
 #: Folder of the weights that come with the package.
@@ -18,10 +18,6 @@ CATALOGUE = "catalogue.json"
 
 #: Clouds up to this span are taken for rooms, larger ones for streets [m].
 ROOMS_UP_TO = 20.0
-
-
-class NoWeightsError(UserError, FileNotFoundError):
-    """A name stands for no weights on this machine."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ def weights_file(model: str | Path) -> Path:
     if Path(model).is_file():
         return Path(model)
     names = ", ".join(sorted(path.stem for path in SHIPPED.glob(f"*{SUFFIX}")))
-    raise NoWeightsError(f"{model}: no such checkpoint, and no weights of that name ({names})")
+    raise MissingFileError(model, f"no such checkpoint, and no weights of that name ({names})")
 
 
 def scene_of(spans: Sequence[float]) -> tuple[bool, str]:

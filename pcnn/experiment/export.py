@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,7 @@ from torch import Tensor
 
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.checkpoints.exported_file import NET, packed, write_exported
-from pcnn.config import check_allowed
 from pcnn.config import stored as stored_config
-from pcnn.config.make import check_targets
 from pcnn.config.values import FOLDERS
 from pcnn.experiment import run_folder
 from pcnn.files.bounded import named
@@ -25,7 +22,6 @@ def export(
     revision: str | None = None,
     temperature: float | None = None,
     bits: int = 16,
-    allow_targets: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write a checkpoint's network without its optimiser, and without names of folders.
 
@@ -36,13 +32,11 @@ def export(
     """
     if bits not in (16, 8):
         raise ValueError(f"bits={bits}: weights are written in 16 or 8 bits")
-    check_allowed(allow_targets, ["allow_targets="])
     path = Path(checkpoint)
     found = RunCheckpoint.read(path, mmap=False)
     content = found.content
     with named(path, "checkpoint of a run"):
         config, state = stored_config(found.config, path), content["state_dict"]
-        check_targets(config, allow_targets)
     held = {name: value for name, value in state.items() if name.startswith(NET)}
     weights: dict[str, Tensor] = {}
     for name, value in held.items():

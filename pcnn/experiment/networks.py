@@ -13,7 +13,7 @@ from torch import nn
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import make, named_after
 from pcnn.datasets import Placement
-from pcnn.errors import ConfigError
+from pcnn.errors import ConfigError, first_line
 from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named, read_yaml
@@ -48,7 +48,11 @@ def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
     )
     if not isinstance(net, nn.Module):
         raise ConfigError("model._target_", "a network is needed")
-    set_layers(net, cfg)
+    layers = convolutions(net)
+    for name, own in engines_of_layers(cfg).items():
+        if name not in layers:
+            raise ConfigError("engine.layers", f"{name}: not one of {', '.join(layers)}"[:500])
+        layers[name].engine = own
     return net
 
 
@@ -98,24 +102,19 @@ def fill_layers(cfg: DictConfig) -> None:
     """Put what a file says about single layers in the place of its name, so that runs keep it."""
     layers = cfg.engine.get("layers")
     if isinstance(layers, str):
-        if not Path(layers).is_file():
-            raise ConfigError("engine.layers", f"{layers[:80]}: no such file")
-        cfg.engine.layers = OmegaConf.create({"read": read_yaml(Path(layers))}).read
+        with named_after("engine.layers"):
+            cfg.engine.layers = read_yaml(Path(layers))
+    engines_of_layers(cfg)
+
+
+def engines_of_layers(cfg: DictConfig) -> dict[str, Engine]:
+    """The engines of layers that ``engine.layers`` has settings for."""
+    found: Any = OmegaConf.to_container(cfg.engine, resolve=True)
     try:
-        for values in (cfg.engine.get("layers") or {}).values():
-            engine_of(cfg).having(**{str(key): value for key, value in values.items()})
+        layers = (found.get("layers") or {}).items()
+        return {str(name): engine_of(cfg).having(**values) for name, values in layers}
     except (ValueError, TypeError, AttributeError) as error:
-        raise ConfigError("engine.layers", str(error).partition("\n")[0]) from error
-
-
-def set_layers(net: nn.Module, cfg: DictConfig) -> None:
-    """Give single layers of a network the settings that ``engine.layers`` has for them."""
-    found = convolutions(net)
-    for name, values in (cfg.engine.get("layers") or {}).items():
-        layer = found.get(name)
-        if layer is None:
-            raise ConfigError("engine.layers", f"{name}: not one of {', '.join(found)}"[:500])
-        layer.engine = layer.engine.having(**{str(key): one for key, one in values.items()})
+        raise ConfigError("engine.layers", first_line(error)) from error
 
 
 def check_engine(cfg: DictConfig, device: torch.device) -> None:

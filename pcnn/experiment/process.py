@@ -21,13 +21,11 @@ from omegaconf import open_dict, read_write
 from pcnn.callbacks import Stopped
 from pcnn.callbacks.stop import NAMES, PREEMPTION, StopSignals, stop_signals
 from pcnn.checkpoints import RunCheckpoint
-from pcnn.config.values import selected
 from pcnn.errors import ConfigError
 from pcnn.experiment import run_folder
 from pcnn.experiment.resume import resume_command
 from pcnn.messages import say
 
-LOCK = ".lock"
 # by these a process knows its place among the ranks; Lightning sets them when it starts the others
 PLACE = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")
 
@@ -84,40 +82,22 @@ def tell_other_ranks(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run folder, on rank 0 for all ranks."""
+    """Hold the lock of a run folder, on rank 0 for all ranks; the file stays there."""
     if rank() != 0:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / LOCK
-    handle = _acquired(path)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)  # while it is held: see _acquired
-        os.close(handle)
-
-
-def _acquired(path: Path) -> int:
-    """An open lock file that this process holds."""
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    with (folder / run_folder.LOCK).open("a+") as file:
         try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = os.pread(handle, 200, 0).decode(errors="replace").strip()
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:  # of another kind on a file system without locks
             if error.errno in (errno.EACCES, errno.EAGAIN):
-                os.close(handle)
-                raise ConfigError(
-                    "hydra.run.dir", f"{path.parent} is in use by {owner or 'another process'}"
-                ) from error
-            return handle  # a file system without locks
-        # its owner may have removed the file between our open and our lock
-        if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-            return handle
-        os.close(handle)
+                file.seek(0)
+                owner = file.read(200).strip() or "another process"
+                raise ConfigError("hydra.run.dir", f"{folder} is in use by {owner}") from error
+        file.truncate(0)
+        print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
+        yield
 
 
 @contextmanager
@@ -141,14 +121,9 @@ def how_to_go_on(folder: Path, name: str) -> str:
     """The command that goes on with a training, and where that will be."""
     if not (folder / run_folder.CONFIG).is_file():
         return f"{name}: stopped before the run began. The same command starts it again."
-    command = f"  {resume_command(folder)}"
     last = folder / run_folder.LAST
-    if not last.is_file():
-        return f"{name}: stopped before the first step was done. To start there again:\n{command}"
-    total = selected(run_folder.load_config(folder), "trainer.max_steps")
-    of = f" of {total}" if total and total > 0 else ""
-    step = f"step {RunCheckpoint.read(last).steps}{of}"
-    return f"{name}: stopped. {last} holds {step}. To go on:\n{command}"
+    step = f"step {RunCheckpoint.read(last).steps}" if last.is_file() else "the first step"
+    return f"{name}: stopped. To go on from {step}:\n  {resume_command(folder)}"
 
 
 def nothing_written(name: str) -> str:

@@ -117,13 +117,7 @@ def report_pairs(
     }
     report.say_simulated(console, cfg)
     write_pair_table(folder / PAIRS, done, rules)
-
-    def media() -> dict[str, Any]:
-        from pcnn.callbacks.wandb_media import of_pairs
-
-        return {**figures, **of_pairs("test", done[samples[0]], rules, {})}
-
-    send_media(loggers, media)
+    send_media(loggers, lambda: figures)
     facts = {
         "protocol": rules.name,
         "success": str(rules.success),

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from rich.table import Table
 from torch import Tensor, nn
 
 import pcnn
@@ -20,17 +19,12 @@ from pcnn.console import Console
 from pcnn.experiment import run_folder
 from pcnn.experiment.resume import resume_command
 from pcnn.experiment.run_config import allowed
-from pcnn.messages import program
-from pcnn.metrics import accuracy, class_accuracy, iou_table, mean_class_accuracy
+from pcnn.metrics import iou_table
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
 PAIRS = "pairs.csv"  # of registration
-#: Files of results, and what they are.
-FILES = {
-    "predictions.png": "picture",
-    PAIRS: "pairs",
-    run_folder.METRICS: "metrics",
-}
+#: Files of results.
+FILES = (run_folder.METRICS, "predictions.png", PAIRS)
 
 
 def write_metrics(
@@ -98,59 +92,29 @@ def say_simulated(console: Console, cfg: DictConfig) -> None:
 
 def say_files(console: Console, folder: Path) -> None:
     """Print where results lie, of those that were written."""
-    for name, what in FILES.items():
-        if (folder / name).exists():
-            console.say(f"{what + ':':<11} {folder / name}")
+    console.say(f"{folder}: {', '.join(name for name in FILES if (folder / name).exists())}")
 
 
 def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | None) -> None:
     """Print where the results lie and what to try next."""
-    console.say(f"run folder: {folder}")
     say_files(console, folder)
     if cfg.train and checkpoint:
         packages = ",".join(allowed(cfg))
         own = f" allow_targets=[{packages}]" if packages else ""
-        console.say("next:")
         evaluates = run_folder.argument("ckpt_path", checkpoint)
-        console.say(f"  {program('eval')} {evaluates}{own}")
+        console.say(f"next:\n  pcnn eval {evaluates}{own}")
         console.say(f"  {resume_command(folder)} trainer.max_steps=MORE")
     say_simulated(console, cfg)
 
 
-def say_tables(
-    console: Console, cfg: DictConfig, task: nn.Module, chosen: bool, tests_on_validation: bool
-) -> None:
-    """Print the last evaluation class by class: a single pass, then the sum of the views if any."""
-    confusion: dict[str, Tensor] | None = getattr(task, "confusion", None)
-    split = next((one for one in ("test", "val") if one in (confusion or {})), None)
-    if split is None or confusion is None:
-        if cfg.test and confusion is not None:
-            console.print("no labelled cloud was tested, so there are no figures")
+def say_table(console: Console, cfg: DictConfig, task: nn.Module) -> None:
+    """Print the last segmentation class by class, by the sum of the views if there are any."""
+    confusion: dict[str, Tensor] = getattr(task, "confusion", {})
+    split = next((one for one in ("test", "val") if one in confusion), None)
+    if split is None or cfg.task.name != "segmentation":
         return
     where = f"{cfg.dataset.name} {split}"
-    if chosen and (split == "val" or tests_on_validation):
-        where += ", best on validation"
     where += "" if cfg.data.source == "real" else ", SIMULATED data"
-    names = list(cfg.data.class_names)
-    whole = cfg.task.name == "classification"
-    table, figure = (accuracy_table, "Accuracy") if whole else (iou_table, "IoU per class")
-    voted = confusion.get(f"{split}/tta")
-    passes = "" if voted is None else ", single pass"
-    console.print(table(confusion[split].cpu(), names, f"{figure}, {where}{passes}"))
-    if voted is not None:
-        title = f"{figure}, {where}, sum of views (tta={cfg.tta.name})"
-        console.print(table(voted.cpu(), names, title))
-
-
-def accuracy_table(counts: Tensor, class_names: list[str], title: str) -> Table:
-    """The share of right answers, class by class, of counts [C, C + 1]."""
-    table = Table(title=title, title_justify="left", show_footer=True)
-    table.add_column("class", footer="all\nmean of classes")
-    overall, mean = float(accuracy(counts)), float(mean_class_accuracy(counts))
-    table.add_column("right %", justify="right", footer=f"{100 * overall:.2f}\n{100 * mean:.2f}")
-    table.add_column("clouds", justify="right", footer=f"{int(counts.sum()):,}")
-    shares = class_accuracy(counts).tolist()
-    for name, share, clouds in zip(class_names, shares, counts.sum(1).tolist(), strict=True):
-        right = f"{100 * share:.2f}" if clouds else "absent"
-        table.add_row(name, right, f"{clouds:,}", style=None if clouds else "dim")
-    return table
+    where += f", sum of views (tta={cfg.tta.name})" if f"{split}/tta" in confusion else ""
+    counts = confusion.get(f"{split}/tta", confusion[split]).cpu()
+    console.print(iou_table(counts, list(cfg.data.class_names), f"IoU per class, {where}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,13 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.callbacks import Checkpoint, StopOnSignal, StopSignals, WarmUp
+from pcnn.callbacks import Checkpoint, StopOnSignal, StopSignals
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import check_allowed
 from pcnn.console import Console
 from pcnn.errors import ConfigError
-from pcnn.experiment import build, fine_tuning, networks, report, run_folder
-from pcnn.experiment.devices import on_this_machine
+from pcnn.experiment import build, networks, report, run_folder
+from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.process import (
     check_one_folder,
     how_to_go_on,
@@ -30,20 +30,21 @@ from pcnn.experiment.process import (
     started,
     tell_other_ranks,
 )
-from pcnn.experiment.resume import AUTO, continuation, has_begun, resume_command, same_run
+from pcnn.experiment.resume import AUTO, continuation, has_begun, resume_command
 from pcnn.experiment.run_config import allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby, write_counts
-from pcnn.experiment.stored_options import BESIDE
+from pcnn.experiment.stored_options import BESIDE, keys_of, with_stored
 from pcnn.experiment.weights import (
     best_checkpoint,
     check_fit,
     fitting,
-    was_chosen_here,
+    read_config,
 )
+from pcnn.files.bounded import named
 from pcnn.files.tensors import is_tensors
 from pcnn.lightning_internals import close_epoch
 from pcnn.loggers import finish
-from pcnn.messages import counted, program
+from pcnn.messages import counted
 
 SIMULATED = "simulated"  # tag of a run whose data is
 #: Warnings that say nothing here.
@@ -83,6 +84,39 @@ def train(cfg: DictConfig) -> float | None:
         run_folder.drop_if_empty(made)  # of a run that did not begin
 
 
+def evaluate(cfg: DictConfig) -> float | None:
+    """Run `eval.py`'s configuration: test, print the table, write metrics.json and label files."""
+    overrides = list(HydraConfig.get().overrides.task)
+    folder = nearby(Path(HydraConfig.get().runtime.output_dir))
+    try:
+        check_allowed(allowed(cfg), overrides)
+        if not is_network(cfg):
+            from pcnn.experiment.registration import evaluate_untrained
+
+            with started(folder, nothing_written):
+                return evaluate_untrained(cfg, folder)
+        if OmegaConf.is_missing(cfg, "ckpt_path") or not cfg.ckpt_path:
+            raise ConfigError("ckpt_path", "needs a value: ckpt_path=FILE")
+        cfg.ckpt_path = str(weights_file(cfg.ckpt_path))  # a name of the catalogue, or a file
+        cfg = checked(completed(cfg, keys_of(overrides)))
+        with started(folder, nothing_written) as stop:
+            return execute(Run(cfg, folder), stop)
+    finally:
+        run_folder.drop_if_empty(folder)  # of an evaluation that did not begin
+
+
+def completed(cfg: DictConfig, given: Collection[str]) -> DictConfig:
+    """The configuration of an evaluation: the network is the checkpoint's, as is its data."""
+    saved = read_config(cfg.ckpt_path)
+    with named(cfg.ckpt_path, "configuration of a run"):
+        own = {"tta", "data"}
+        if saved["dataset"]["name"] != cfg.dataset.name:
+            own |= {"dataset", "augment"}
+            saved["geometry"].pop("thin", None)  # goes with the data
+        kept = {key: value for key, value in saved.items() if key not in own}
+        return with_stored(cfg, kept, given, cfg.ckpt_path)
+
+
 def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     """Check everything and settle the run folder; None when the resumed run is finished."""
     console = Console(quiet=rank() != 0)
@@ -94,15 +128,15 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
         cfg = checked(cfg)
         if not is_network(cfg):
             name = f"model={cfg.model.name}"
-            raise ConfigError("model", f"{name} has nothing to train: {program('eval')} {name}")
+            raise ConfigError("model", f"{name} has nothing to train: pcnn eval {name}")
         if not cfg.train or cfg.ckpt_path is not None:
             key = "ckpt_path" if cfg.train else "train"
-            raise ConfigError(key, f"{program('eval')} ckpt_path=FILE evaluates weights")
+            raise ConfigError(key, "pcnn eval ckpt_path=FILE evaluates weights")
         return Run(cfg, folder)
     auto = cfg.resume == AUTO
     if auto and not has_begun(folder):
         return Run(checked(cfg), folder)
-    run = same_run(cfg, folder, overrides) if auto else continuation(cfg, overrides)
+    run = continuation(cfg, overrides, folder if auto else None)
     if run.finished:
         console.say(f"{run.folder} is finished; its figures are in {run_folder.METRICS}.")
         console.say(f"To train it longer:\n  {resume_command(run.folder)} trainer.max_steps=MORE")
@@ -130,15 +164,15 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     console = Console(quiet=rank() != 0)
     L.seed_everything(run.cfg.seed, workers=True, verbose=False)
     # a device that is not there, or that the engine does not serve, shows before data is made
-    cfg, device, said = on_this_machine(run.cfg, run.folder)
+    cfg, device, said = build.on_this_machine(run.cfg, run.folder)
     networks.check_engine(cfg, device)
     datamodule = build.data(cfg)
-    cfg = build.with_counted_weights(describe_data(cfg, datamodule), datamodule)
+    cfg = describe_data(cfg, datamodule)
     task = build.task(cfg)
     if cfg.ckpt_path is not None:
         check_fit(cfg)
     if cfg.train:
-        said += fine_tuning.prepare(task, cfg, begins=run.checkpoint is None)
+        said += build.fine_tuned(task, cfg, begins=run.checkpoint is None)
     if rank() == 0:
         run_folder.record(run.folder, cfg, run.resumed)
         tell_other_ranks(run.folder)
@@ -178,7 +212,6 @@ def fit_and_evaluate(
     """Fit when asked to, evaluate, write metrics.json; returns the figure a sweep compares."""
     metrics: dict[str, float] = {}
     facts: dict[str, Any] = {}
-    on_validation = bool(datamodule.tests_on_validation)
     checkpoint = cfg.ckpt_path
     if cfg.train:
         with fitting(run.checkpoint):
@@ -186,13 +219,12 @@ def fit_and_evaluate(
         stop.check()
         close_epoch(trainer)
         checkpoint = best_checkpoint(trainer)
-    found = RunCheckpoint.read(checkpoint)
-    steps, chosen = found.steps, was_chosen_here(cfg, found)
+    steps = RunCheckpoint.read(checkpoint).steps
     if cfg.train:
         known = None if cfg.get("tta") else validated(trainer, steps)
         console.say(f"evaluating {checkpoint}, step {steps} of {trainer.global_step}")
         if known is None:
-            known = evaluate(trainer, task, datamodule, checkpoint, "val")
+            known = figures_of(trainer, task, datamodule, checkpoint, "val")
         metrics |= known
     if cfg.test and cfg.task.name == "registration":
         from pcnn.experiment.registration import evaluate_trained
@@ -204,39 +236,17 @@ def fit_and_evaluate(
             figures, facts = evaluate_trained(cfg, *given)
             metrics |= figures
     elif cfg.test:
-        metrics |= evaluate(trainer, task, datamodule, checkpoint, "test")
+        metrics |= figures_of(trainer, task, datamodule, checkpoint, "test")
     if trainer.is_global_zero:
-        facts |= {
-            "best_on_validation": chosen,
-            "test_split": "validation" if on_validation else "own",
-            **start_of(trainer),
-        }
+        facts["test_split"] = "validation" if datamodule.tests_on_validation else "own"
         report.write_metrics(run.folder, cfg, metrics, steps, checkpoint, facts)
         passes: dict[str, torch.Tensor] = getattr(task, "confusion", {})
         write_counts(run.folder, passes, list(cfg.data.get("class_names", [])))
-        report.say_tables(console, cfg, task, chosen, on_validation)
-        if chosen and on_validation and not cfg.train:
-            console.say(f"{checkpoint} was chosen on these clouds, where its figures are the best")
+        report.say_table(console, cfg, task)
         report.say_end(console, cfg, run.folder, checkpoint)
         if not metrics and cfg.train:
             console.say("no cloud was validated or tested: no figures", style="bold yellow")
-    return optimized(cfg, metrics)
-
-
-def start_of(trainer: L.Trainer) -> dict[str, dict[str, float]]:
-    """How long the training took to its first step, as an entry of metrics.json."""
-    callbacks = trainer.callbacks  # type: ignore[attr-defined]  # set where mypy cannot see it
-    found = [callback.start for callback in callbacks if isinstance(callback, WarmUp)]
-    return {"start": found[0]} if found and found[0] else {}
-
-
-def optimized(cfg: DictConfig, metrics: Mapping[str, float]) -> float | None:
-    """The figure that a sweep compares; None where none is asked for, or nothing was measured."""
-    name = cfg.optimized_metric
-    if name and metrics and name not in metrics and name != cfg.task.get("metric"):
-        figures = ", ".join(sorted(metrics)[:40])
-        raise ConfigError("optimized_metric", f"{name} is none of this run's figures: {figures}")
-    return metrics.get(name) if name else None
+    return metrics.get(cfg.optimized_metric or "")  # None: nothing was measured
 
 
 def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
@@ -267,7 +277,7 @@ def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
     return cfg
 
 
-def evaluate(
+def figures_of(
     trainer: L.Trainer, task: L.LightningModule, datamodule: Any, checkpoint: str, split: str
 ) -> dict[str, float]:
     """Figures of a checkpoint's weights on the `val` or `test` split."""

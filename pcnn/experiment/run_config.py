@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pcnn.config import looked_up, make, named_after, parameters_of, refusal
@@ -29,7 +29,6 @@ RUN: Mapping[str, tuple[Any, Any]] = {
     "init_from": (str | None, None),
     "freeze": (list[str], []),
     "layer_decay": (Factor, 1.0),
-    "lr_multipliers": (Mapping[str, Factor] | None, None),
     "resume": (str | None, None),
     "allow_targets": (list[str], []),
     "tags": (list[str], []),
@@ -65,13 +64,8 @@ _OF_RUN = ("run_folder", "config", "source", "class_names", "colors")
 GIVEN: Mapping[str, tuple[str, ...]] = {
     "model": ("in_channels", "out_channels", "engine", "task"),
     "task": (
-        "net",
-        "class_names",
-        "ignore_index",
-        "voxel_size",
-        "benchmark",
-        "cuda_graphs",
-        "views",
+        *("net", "class_names", "ignore_index", "voxel_size", "benchmark"),
+        *("cuda_graphs", "views"),
     ),
     "trainer": ("callbacks", "logger", "default_root_dir", "plugins", "enable_checkpointing"),
     "callbacks": _OF_RUN,
@@ -94,7 +88,7 @@ def checked(cfg: DictConfig) -> DictConfig:
     groups: dict[str, Any] = {"callbacks": {}, "logger": {}, "data": {}, "choices": {}}
     defaults = {key: default for key, (_, default) in RUN.items()}
     cfg = OmegaConf.create({**defaults, **groups, "augment": None, "tta": None, **written})
-    for key in missing(OmegaConf.to_container(cfg, resolve=False)):
+    for key in sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(key, "needs a value")
     _check_keys(resolved(cfg))
     fill_layers(cfg)
@@ -111,15 +105,6 @@ def resolved(cfg: Any) -> dict[str, Any]:
         raise ConfigError(str(getattr(error, "full_key", "")), first_line(error)) from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
-
-
-def missing(node: Any, prefix: str = "") -> Iterator[str]:
-    """Dotted names of the keys that are still ???."""
-    if isinstance(node, dict):
-        for name, value in node.items():
-            yield from missing(value, f"{prefix}.{name}" if prefix else str(name))
-    elif node == MISSING:
-        yield prefix
 
 
 def allowed(cfg: DictConfig) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ CONFIG = "config.yaml"
 METRICS = "metrics.json"
 CONFUSION = "confusion.json"  # counts, class by class
 LAST = Path("checkpoints", "last.ckpt")
+LOCK = ".lock"
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -94,8 +95,11 @@ def argument(key: str, path: Path | str) -> str:
 
 def drop_if_empty(folder: Path) -> None:
     """Remove a folder that was made for a run that did not begin."""
-    if folder.is_dir() and not any(folder.iterdir()) and folder.resolve() != Path.cwd():
-        folder.rmdir()
+    if folder.is_dir() and folder.resolve() != Path.cwd():
+        if [path.name for path in folder.iterdir()] == [LOCK]:
+            (folder / LOCK).unlink()
+        if not any(folder.iterdir()):
+            folder.rmdir()
 
 
 @dataclass(frozen=True)

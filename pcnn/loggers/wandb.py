@@ -151,24 +151,10 @@ def stored_run_id(run_folder: str | Path) -> str | None:
 
 
 def run_name(folder: Path, config: Mapping[str, Any] | None) -> str:
-    """Model, data set, voxel size, points where they are native, and the folder's name (a date).
-
-    For example ``minkunet-kitti-0.1m-2026-03-01_12-30-00``. A job of a sweep has a number for its
-    folder, so the sweep's name stands before that.
-    """
-    groups = {key: value for key, value in (config or {}).items() if isinstance(value, dict)}
-    name = {key: group.get("name") for key, group in groups.items()}
-    edge = groups.get("dataset", {}).get("voxel_size")
-    place = folder.resolve()
-    parts = [
-        name.get("model"),
-        name.get("dataset"),
-        None if edge is None else f"{edge:g}m",
-        "point" if name.get("geometry") == "point" else None,
-        place.parent.name if place.name.isdigit() else None,
-        place.name,
-    ]
-    return "-".join(str(part) for part in parts if part)
+    """Model, data set and the folder's name: ``minkunet-kitti-2026-03-01_12-30-00``."""
+    groups = [(config or {}).get(key) for key in ("model", "dataset")]
+    names = [str(group["name"]) for group in groups if isinstance(group, dict)]
+    return "-".join([*names, folder.resolve().name])
 
 
 def resolve_mode(mode: Mode | None = None) -> Mode:

@@ -21,8 +21,7 @@ class CrossEntropy(nn.Module):
     differs: loss and gradient are 0, not NaN. Half-precision logits are summed in float32.
 
     Args:
-        weight: C class weights, or None for 1 each; see `inverse_log_frequency`. ``counted`` in
-            a configuration stands for weights that train.py counts from the training set.
+        weight: C class weights, or None for 1 each; see `inverse_log_frequency`.
         ignore_index: label of rows that do not count.
         label_smoothing: share of every row's target that is spread evenly over all classes, as in
             `torch.nn.CrossEntropyLoss`.

@@ -8,7 +8,7 @@ import hydra
 from omegaconf import DictConfig
 
 from pcnn.programs import CONF
-from pcnn.programs.command_line import readable_help, short_errors
+from pcnn.programs.command_line import short_errors
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
@@ -22,12 +22,11 @@ def main(cfg: DictConfig) -> float | None:
 
 def run() -> None:
     """Run the command line of this process."""
-    with short_errors(), readable_help():
-        if any(text.startswith("resume=") for text in sys.argv[1:]):
-            from pcnn.experiment.stored_options import with_stored_options
+    with short_errors():
+        from pcnn.experiment.stored_options import with_stored_options
 
-            # the run's own options are composed first
-            sys.argv[1:] = with_stored_options(sys.argv[1:], CONF)
+        # the options of a run to go on with are composed first
+        sys.argv[1:] = with_stored_options(sys.argv[1:], CONF)
         main()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from annotated_types import Interval
 
@@ -11,7 +11,7 @@ from pcnn.config.values import check_fields
 from pcnn.ranges import Length, Matches, Natural, Share
 
 if TYPE_CHECKING:
-    from pcnn.registration.verifier import Verifier
+    pass
 
 #: Voxels within which the ends of a match agree, as the verifier was fitted.
 AGREE = 1.5
@@ -49,7 +49,7 @@ class EstimateSettings:
     refine: bool = True  # fit the best hypotheses of ransac and cliques again to what agrees
     seed: int = 0  # of samples and hypotheses
     view_points: bool = True
-    verifier: Verifier | None = None  # chooses among the poses of cliques
+    verifier: Any = None  # a Verifier, which chooses among the poses of cliques
     surfaces: bool = False
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -14,9 +14,6 @@ from pcnn.metrics import (
 )
 from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_cloud_probabilities
-
-if TYPE_CHECKING:
-    pass
 
 
 class ClassificationTask(CountingTask):
@@ -57,7 +54,7 @@ class ClassificationTask(CountingTask):
         meters.loss.update(self.loss(logits, batch.labels), labelled)
         meters.confusion.update(pred, batch.labels)
         if views is not None:
-            pred = summed_cloud_probabilities(self, batch, views, len(self.class_names)).argmax(1)
+            pred = summed_cloud_probabilities(self, batch, views).argmax(1)
             meters.voted.update(pred, batch.labels)
         return pred
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
@@ -14,12 +15,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from pcnn.config import named_after
 from pcnn.errors import UserError
 from pcnn.lightning_internals import is_logged
 from pcnn.messages import counted
 from pcnn.nn import PlannedModule
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
-from pcnn.tasks.layers_of import depths, matching, still
 from pcnn.tensor import SparseTensor
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ class NetworkTask(L.LightningModule):
         self.cuda_graphs = cuda_graphs
         #: Factor of the learning rate from a stage of the network to the one before it.
         self.layer_decay = 1.0
-        #: Factors of the learning rate of layers, by patterns of their names.
-        self.lr_multipliers: Mapping[str, float] = {}
         self._frozen: list[nn.Module] = []
         self._side: SideStream | None = None
         # what the steps of an epoch learnt from, on the device, and how many steps these were
@@ -184,21 +183,16 @@ class NetworkTask(L.LightningModule):
 
     def _rates(self) -> Mapping[int, float] | None:
         """The rate of every parameter, by its identity; None where one serves all."""
-        if self.layer_decay == 1.0 and not self.lr_multipliers:
+        if self.layer_decay == 1.0:
             return None
         given = getattr(self.make_optimizer, "keywords", {})
         if "lr" not in given:
-            raise UserError("layer_decay and lr_multipliers need task.optimizer.lr")
+            raise UserError("layer_decay needs task.optimizer.lr")
         behind = depths(self.net)
-        rates = {
+        return {
             id(one): given["lr"] * self.layer_decay ** behind.get(id(one), 0)
             for one in self.net.parameters()
         }
-        for pattern, factor in self.lr_multipliers.items():
-            layers = matching(self.net, [pattern])
-            for one in {id(p) for layer in layers for p in layer.parameters()}:
-                rates[one] *= factor
-        return rates
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """The optimiser, and its schedule stepped after every optimiser step."""
@@ -206,14 +200,16 @@ class NetworkTask(L.LightningModule):
         groups = parameter_groups(self.net, self.decay_norms_and_biases, rates)
         if not groups:
             raise UserError("freeze leaves no layer to train")
-        optimizer = made_for(self.device, self.make_optimizer, groups)
+        with named_after("task.optimizer", getattr(self.make_optimizer, "keywords", None)):
+            optimizer = made_for(self.device, self.make_optimizer, groups)
         capture = self._capture()
         if capture is not None:
             from pcnn.graphs.optimizer_graph import update_as_graph
 
             update_as_graph(optimizer, capture)
         total = int(self.trainer.estimated_stepping_batches)
-        schedule = self.make_scheduler(optimizer, total_steps=total)
+        with named_after("task.scheduler", getattr(self.make_scheduler, "keywords", None)):
+            schedule = self.make_scheduler(optimizer, total_steps=total)
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
@@ -240,3 +236,48 @@ def parameter_groups(
         {"params": [one for one in parameters if one.ndim < 2], "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
+
+
+def matching(net: nn.Module, patterns: Sequence[str]) -> list[nn.Module]:
+    """Modules whose dotted names match a pattern, as of a shell: ``stem``, ``encoder.*``."""
+    names = {name: module for name, module in net.named_modules() if name}
+    found: dict[str, nn.Module] = {}
+    for pattern in patterns:
+        these = [name for name in names if fnmatchcase(name, pattern)]
+        if not these:
+            layers = ", ".join(stages(net))
+            raise ValueError(f"no layer is called {pattern!r}; there are {layers}")
+        found |= {name: names[name] for name in these}
+    return list(found.values())
+
+
+def stages(net: nn.Module) -> dict[str, nn.Module]:
+    """Parts of a network by name, in its own order: its modules, and those in lists of them."""
+    found: dict[str, nn.Module] = {}
+    for name, child in net.named_children():
+        if isinstance(child, nn.ModuleList):
+            found |= {f"{name}.{number}": part for number, part in enumerate(child)}
+        else:
+            found[name] = child
+    return found
+
+
+def depths(net: nn.Module) -> Mapping[int, int]:
+    """How many stages with parameters stand behind that of every parameter, by its identity.
+
+    A parameter of the last stage has 0, as has one that belongs to no stage.
+    """
+    parts = [list(stage.parameters()) for stage in stages(net).values()]
+    parts = [part for part in parts if part]
+    return {
+        id(parameter): len(parts) - 1 - number
+        for number, part in enumerate(parts)
+        for parameter in part
+    }
+
+
+def still(modules: Iterable[nn.Module]) -> None:
+    """Keep modules from learning: their parameters get no gradients, their norms no statistics."""
+    for module in modules:
+        module.requires_grad_(False)
+        module.eval()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from pcnn.metrics import iou, miou_official, summary
 from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_probabilities
-
-if TYPE_CHECKING:
-    pass
 
 #: Key of a checkpoint: points counted in the epoch so far, [C, C + 1].
 COUNTED = "train_confusion"
@@ -74,7 +71,7 @@ class SegmentationTask(CountingTask):
             meters.loss.update(self.loss(logits, batch.labels), batch.batch_size)
             meters.confusion.update(pred, batch.point_labels)
         if views is not None:
-            pred = summed_probabilities(self, batch, views, len(self.class_names)).argmax(1)
+            pred = summed_probabilities(self, batch, views).argmax(1)
             if batch.point_labels is not None:
                 meters.voted.update(pred, batch.point_labels)
         first = slice(0, int(batch.point_offsets[1]))

@@ -41,13 +41,12 @@ class View:
 class EvaluationViews:
     """Every combination of rotations, scales and flips.
 
-    Source: the test modes of Pointcept (four rotations; five scales by two flips; fragments).
+    Source: the test modes of Pointcept (four rotations; five scales by two flips).
     """
 
     rotations: Annotated[Sequence[float], MinLen(1)] = (0.0,)  # about the vertical axis [deg]
     scales: Annotated[Sequence[Factor], MinLen(1)] = (1.0,)  # factors
     flips: Annotated[Sequence[Flip], MinLen(1)] = ("none",)  # mirrored axes: none, x, y, xy
-    fragments: bool = False
     name: str = "views"  # in reports
 
     def __post_init__(self) -> None:
@@ -65,45 +64,22 @@ class EvaluationViews:
 
 @torch.no_grad()
 def summed_probabilities(
-    logits_of: Callable[[Any], Tensor], batch: Any, views: EvaluationViews, classes: int
+    logits_of: Callable[[Any], Tensor], batch: Any, views: EvaluationViews
 ) -> Tensor:
-    """Sum over the views, and the fragments of each, of the softmax at every point."""
-    total = torch.zeros(len(batch.points), classes, dtype=torch.float64, device=batch.points.device)
-    for rows, tensor in inputs_of(batch, views):
-        seen = logits_of(tensor).double().softmax(1)[tensor.geometry.inverse]
-        if rows is None:
-            total += seen
-        else:
-            total.index_add_(0, rows, seen)
-    return total
+    """Sum over the views of the softmax at every point."""
+    total: Tensor | float = 0.0
+    for view in views:
+        tensor = batch.placed(view(batch.points))
+        total = total + logits_of(tensor).double().softmax(1)[tensor.geometry.inverse]
+    return torch.as_tensor(total)
 
 
 @torch.no_grad()
 def summed_cloud_probabilities(
-    logits_of: Callable[[Any], Tensor], batch: Any, views: EvaluationViews, classes: int
+    logits_of: Callable[[Any], Tensor], batch: Any, views: EvaluationViews
 ) -> Tensor:
-    """Sum over the views, and the fragments of each, of the softmax of every cloud.
-
-    A cloud whose points have all had their turn before those of others counts no further fragment.
-    """
-    clouds, size = batch.point_batch, batch.batch_size
-    empty = clouds.bincount(minlength=size) == 0  # the network has an answer for them, too
-    total = torch.zeros(size, classes, dtype=torch.float64, device=clouds.device)
-    for rows, tensor in inputs_of(batch, views):
-        seen = logits_of(tensor).double().softmax(1)
-        if rows is not None:
-            here = clouds[rows].bincount(minlength=size) > 0
-            seen = seen.where((here | empty)[:, None], 0.0)
-        total += seen
-    return total
-
-
-def inputs_of(batch: Any, views: EvaluationViews) -> Iterator[tuple[Tensor | None, Any]]:
-    """Yield every network input that the views make, and its points; None stands for all."""
+    """Sum over the views of the softmax of every cloud."""
+    total: Tensor | float = 0.0
     for view in views:
-        moved = view(batch.points)
-        if not views.fragments or not len(moved):
-            yield None, batch.placed(moved)
-            continue
-        for rows in batch.fragments(moved):
-            yield rows, batch.placed(moved[rows], rows)
+        total = total + logits_of(batch.placed(view(batch.points))).double().softmax(1)
+    return torch.as_tensor(total)

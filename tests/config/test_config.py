@@ -67,7 +67,7 @@ AUGMENT = "pcnn.datasets.transforms.Augmentation"
         ("augment", {"_target_": AUGMENT, "mix": {**LASER, "area": []}}, "augment.mix.area"),
         ("augment", {"_target_": AUGMENT, "_args_": [1]}, "augment._args_"),
         ("dataset", {"_target_": "pcnn.datamodules.CloudDataModule"}, "dataset.sets"),
-        ("task.optimizer", {**ADAMW, "lr": 0}, "task.optimizer.lr"),
+        ("task.optimizer", {**ADAMW, "lr": math.inf}, "task.optimizer.lr"),
         ("trainer", {"_target_": "lightning.Trainer", "max_steps": 0}, "trainer.max_steps"),
         ("trainer", {"_target_": "lightning.Trainer", "max_steps": 1.5}, "trainer.max_steps"),
     ],

@@ -12,7 +12,7 @@ from pcnn.datasets import CollateClouds, OnPoints, OnVoxels, Placement
 from pcnn.datasets.batches import CloudBatch
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.placement import fragments, majority
+from pcnn.datasets.placement import majority
 from pcnn.datasets.transforms.crops import crop, sphere_crop
 from pcnn.geometry import PointSet, quantize
 from tests.datasets.clouds import cloud
@@ -163,7 +163,7 @@ def raw_batch(placement: Placement, *counts: int) -> CloudBatch:
 
 
 @placements
-def test_points_are_placed_again_all_or_by_fragments(placement: Placement):
+def test_points_are_placed_again(placement: Placement):
     given = raw_batch(placement, 500, 0, 1, 300)
     again = given.placed(given.points)
     torch.testing.assert_close(again.features, given.tensor.features)
@@ -171,31 +171,10 @@ def test_points_are_placed_again_all_or_by_fragments(placement: Placement):
     assert again.geometry.batch_size == 4
     assert torch.equal(given.to("cpu").raw, given.raw)
     moved = given.points * 0.9 + 0.3
-    whole = given.placed(moved)
-    seen = torch.zeros(given.n_points, dtype=torch.int64)
-    for rows in given.fragments(moved):
-        x = given.placed(moved[rows], rows)
-        # as many rows as points, and the row of a point holds that very point
-        assert x.geometry.rows == len(rows) == whole.geometry.rows
-        inputs = torch.cat([moved, given.raw], dim=1)[rows]
-        assert torch.equal(x.features[x.geometry.inverse], inputs)
-        seen[rows] += 1
-    assert int(seen.min()) == 1
-    counts = torch.bincount(whole.geometry.inverse)
-    fullest = int(counts.max())
-    # a cell of c points repeats them: each comes floor or ceil of fullest / c times
-    times = fullest / counts[whole.geometry.inverse]
-    assert bool(((seen >= times.floor()) & (seen <= times.ceil())).all())
-    assert len(list(given.fragments(moved))) == fullest
-
-
-def test_batches_without_raw_points_or_without_points():
-    assert list(fragments(torch.empty(0, 3), None, 1.0)) == []
-    assert list(raw_batch(OnPoints(), 0).fragments(torch.empty(0, 3))) == []
-    training = batch(cloud(5))
-    for call in (training.placed, training.fragments):
-        with pytest.raises(ValueError, match="evaluation loader"):
-            call(training.points)
+    x = given.placed(moved)
+    assert x.geometry.inverse.shape == (given.n_points,)
+    with pytest.raises(ValueError, match="evaluation loader"):
+        batch(cloud(5)).placed(moved)
 
 
 def test_crop_keeps_the_border():

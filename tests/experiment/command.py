@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).parents[2]
 VARIABLES = {"OMP_NUM_THREADS": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
 
 #: Modules that a run imports as late as it can: here they are imported once for all runs.
-IMPORTED = ("pcnn.experiment.evaluate", "pcnn.visualize.segmentation", "torch._dynamo", "wandb")
+IMPORTED = ("pcnn.experiment.run", "pcnn.visualize.segmentation", "torch._dynamo", "wandb")
 
 #: A training of seconds on `tests.experiment.tiny_kitti`, validation inside the epoch included.
 TINY = (

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from pcnn.errors import ConfigError
 from pcnn.experiment import build
-from pcnn.experiment.devices import on_this_machine
+from pcnn.experiment.build import on_this_machine
 from pcnn.experiment.run_config import checked
 from tests.experiment import sweep
 

@@ -17,7 +17,7 @@ from pcnn.callbacks import stop_signals
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.checkpoints.exported_file import write_exported
 from pcnn.errors import ConfigError, FileError
-from pcnn.experiment import fine_tuning
+from pcnn.experiment import build
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.run import Run, execute
 from pcnn.experiment.run_config import checked
@@ -31,6 +31,8 @@ TINY = (
     *("dataset.num_workers=0", "dataset.cache=false", "trainer=cpu", "trainer.max_steps=2"),
     *("trainer.val_check_interval=2", "logger=[csv]", "callbacks=plain", "engine=reference"),
 )
+
+REST = {"freeze": [], "layer_decay": 1.0}
 
 
 def network(classes: int, seed: int) -> nn.Module:
@@ -58,23 +60,23 @@ def test_weights_by_name_and_shape(tmp_path: Path) -> None:
     given, own = network(19, 1), network(5, 2)
     head = {name: value.clone() for name, value in own.named_parameters() if "head" in name}
     path = weights_in(tmp_path, given)
-    cfg = OmegaConf.create({"init_from": path, "model": {"name": "minkunet"}})
+    cfg = OmegaConf.create({"init_from": path, "model": {"name": "minkunet"}, **REST})
     learner = task(own, 5)
-    (told,) = fine_tuning.prepare(learner, cfg, begins=True)
+    (told,) = build.fine_tuned(learner, cfg, begins=True)
     assert "weights taken; new: head.module.weight, head.module.bias" in told
     theirs = given.state_dict()
     for name, value in own.state_dict().items():
         assert torch.equal(value, head[name] if name in head else theirs[name]), name
-    assert fine_tuning.prepare(task(network(5, 3), 5), cfg, begins=False) == []
+    assert build.fine_tuned(task(network(5, 3), 5), cfg, begins=False) == []
     other = pcnn.models.MinkUNet42(4, 5, width=0.125, engine="reference")
     with pytest.raises(ConfigError, match="init_from"):
-        fine_tuning.initialise(other, cfg)
+        build.initialised(other, cfg)
     with pytest.raises(FileNotFoundError, match="no weights of that name"):
-        fine_tuning.initialise(own, OmegaConf.create({"init_from": "nowhere"}))
+        build.initialised(own, OmegaConf.create({"init_from": "nowhere"}))
     broken = {name: value * torch.nan for name, value in given.named_parameters()}
     write_exported(Path(path), {"state_dict": {f"net.{n}": v for n, v in broken.items()}})
     with pytest.raises(FileError, match="NaN"):
-        fine_tuning.initialise(own, cfg)
+        build.initialised(own, cfg)
 
 
 def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,8 +91,7 @@ def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return RunCheckpoint.read(tmp_path / name / "checkpoints/last.ckpt", mmap=False).weights
 
     first = run("first")
-    rates = "layer_decay=0.8", "lr_multipliers={head: 0.5}"
-    words = ("freeze=[stem,input]", *rates, "task.optimizer.lr=0.01")
+    words = ("freeze=[stem,input]", "layer_decay=0.8", "task.optimizer.lr=0.01")
     given = f"init_from={tmp_path / 'first/checkpoints/last.ckpt'}"
     second = run("second", given, *words)
     for name, value in first.items():
@@ -103,10 +104,5 @@ def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     last = tmp_path / "second/checkpoints/last.ckpt"
     invoke("export", last, tmp_path / "a.safetensors", "--temperature", "1.5")
     assert Predictor.load(tmp_path / "a.safetensors", torch.device("cpu")).temperature == 1.5
-    for wrong, said in (
-        ("freeze=[nothing]", "freeze"),
-        ("lr_multipliers={nothing: 0.5}", "lr_multipliers"),
-        ("lr_multipliers={head: 0}", "lr_multipliers"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            run("third", wrong)
+    with pytest.raises(ConfigError, match="freeze"):
+        run("third", "freeze=[nothing]")

@@ -20,9 +20,8 @@ from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.fragments import read_fragment
 from pcnn.errors import ConfigError, FileError, UserError
 from pcnn.experiment import networks, run_folder, weights
-from pcnn.experiment.resume import with_stored
 from pcnn.experiment.run_config import checked
-from pcnn.experiment.stored_options import with_stored_options
+from pcnn.experiment.stored_options import with_numbers, with_stored_options
 from pcnn.files.pickles import STAND_INS, array_of, read_pickle
 from tests.experiment import payload
 from tests.experiment.hostile import CASES, HERE, with_case
@@ -60,7 +59,7 @@ def good() -> dict[str, Any]:
 
 def resumed(config: Any, path: Path) -> dict[str, Any]:
     """What a run takes of a stored configuration, its network made."""
-    cfg = checked(with_stored(composed(), config, (), path))
+    cfg = checked(with_numbers(composed(), config, (), path))
     networks.network(cfg, 4, 19)
     return run_folder.recorded(cfg)
 

@@ -12,7 +12,8 @@ import pytest
 from pcnn.callbacks import Stopped
 from pcnn.errors import ConfigError
 from pcnn.experiment import process
-from pcnn.experiment.process import LOCK, locked
+from pcnn.experiment.process import locked
+from pcnn.experiment.run_folder import LOCK, drop_if_empty
 from tests.forking import require_fork
 
 
@@ -49,7 +50,8 @@ def test_the_second_process_is_refused_by_name_and_id(tmp_path: Path) -> None:
     assert (tmp_path / "run" / LOCK).exists()
     with locked(tmp_path / "run"):
         assert str(os.getpid()) in (tmp_path / "run" / LOCK).read_text()
-    assert not list((tmp_path / "run").iterdir())
+    drop_if_empty(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def preempted(seen: list[int]) -> None:

@@ -47,5 +47,5 @@ def test_an_empty_cloud_is_an_error(tmp_path: Path) -> None:
     empty = np.zeros((0, 3), np.float32)
     np.save(tmp_path / "a.npy", empty)
     for call in (pcnn.predict, lambda path: pcnn.register(path, room())):
-        with pytest.raises(ValueError, match=r"a\.npy: the cloud is empty"):
+        with pytest.raises(ValueError, match=r"a\.npy: .*the cloud is empty"):
             call(tmp_path / "a.npy")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from pcnn.checkpoints.checkpoint_file import write_whole
 from pcnn.errors import FileError
 from pcnn.experiment import report, run_folder
 from pcnn.experiment.resume import Continuation, continuation, is_finished
-from pcnn.experiment.run import optimized
 from pcnn.experiment.run_folder import CONFUSION, read_counts, write_counts
 from pcnn.metrics import miou_official
 
@@ -116,8 +114,3 @@ def test_counts_come_back_and_runs_are_joined_by_their_sum(tmp_path: Path) -> No
     write_counts(folders[1], {"test": counts(1)}, NAMES[::-1])
     with pytest.raises(ValueError):
         joined(folders)
-
-
-def found(name: str | None, metrics: dict[str, float]) -> Any:
-    cfg = OmegaConf.create({"optimized_metric": name, "task": {"metric": "val/a"}})
-    return optimized(cfg, metrics)

@@ -8,17 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.experiment.catalogue import SHIPPED, catalogue, weights_file
 from pcnn.experiment.descriptors import VERIFIED, of_checkpoint
-from pcnn.experiment.evaluate import with_saved
 from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
+from pcnn.experiment.run import completed
 from pcnn.experiment.run_config import checked, data_module
-from pcnn.experiment.stored_options import with_stored_options
-from pcnn.experiment.weights import read_config
+from pcnn.experiment.stored_options import keys_of, with_stored_options
 from tests.experiment.sweep import CONF, composed
 
 #: Cards of the weights, by name.
@@ -66,6 +64,6 @@ def test_weights_and_cards_belong_together() -> None:
 @pytest.mark.parametrize("name", catalogue())
 def test_their_configurations_are_evaluated_today(name: str) -> None:
     words = with_stored_options([f"ckpt_path={name}"], CONF)
-    path = weights_file(name)
     cfg = composed(*words, name="eval")
-    data_module(checked(with_saved(cfg, OmegaConf.create(read_config(path)), words)))
+    cfg.ckpt_path = str(weights_file(name))
+    data_module(checked(completed(cfg, keys_of(words))))

@@ -65,8 +65,7 @@ def test_a_training_leaves_everything(folder: Path) -> None:
     names = {path.relative_to(folder / "one").as_posix() for path in (folder / "one").rglob("*")}
     assert {BEST[4:], "predictions.png", "pairs.csv"} <= names
     media = [name for name in names if "/media/" in name]
-    for part in ("val/pair_0/before", "val/pairs", "test/pairs"):
-        assert any(part in name for name in media), part
+    assert any("val/pair" in name for name in media)
     said = (folder / "said.txt").read_text()
     for words in ("FMR", "next:", "resunet 0.1 m, voxel"):
         assert words in said, words

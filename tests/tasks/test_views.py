@@ -32,13 +32,9 @@ class Batch:
 
     points = torch.tensor([[0.0, 1.0, 2.0], [3.0, 1.0, 0.0], [1.0, 1.0, 1.0], [5.0, 0.0, -5.0]])
 
-    def placed(self, points: Tensor, rows: Tensor | None = None) -> Any:
+    def placed(self, points: Tensor) -> Any:
         inverse = torch.arange(len(points)).flip(0)
         return SimpleNamespace(features=points[inverse], geometry=SimpleNamespace(inverse=inverse))
-
-    def fragments(self, points: Tensor) -> Any:
-        assert points.shape == self.points.shape
-        return iter([torch.tensor([3, 0]), torch.tensor([1, 2, 0])])
 
 
 def logits_of(tensor: Any) -> Tensor:
@@ -46,10 +42,10 @@ def logits_of(tensor: Any) -> Tensor:
     return features
 
 
-def test_fragments_add_to_the_points_they_hold() -> None:
-    total = summed_probabilities(logits_of, Batch(), EvaluationViews(fragments=True), 3)
-    times = torch.tensor([[2.0], [1.0], [1.0], [1.0]], dtype=torch.float64)
-    torch.testing.assert_close(total, times * Batch.points.double().softmax(1))
+def test_views_add_to_the_points_they_hold() -> None:
+    total = summed_probabilities(logits_of, Batch(), EvaluationViews(scales=[1.0, 2.0]))
+    parts = [(scale * Batch.points).double().softmax(1) for scale in (1, 2)]
+    torch.testing.assert_close(total, parts[0] + parts[1])
 
 
 class Clouds(Batch):
@@ -58,26 +54,15 @@ class Clouds(Batch):
     batch_size = 3
     point_batch = torch.tensor([0, 2, 2, 2])
 
-    def placed(self, points: Tensor, rows: Tensor | None = None) -> Any:
-        clouds = self.point_batch if rows is None else self.point_batch[rows]
-        return torch.stack([points[clouds == b].sum(0) + b for b in range(3)])
-
-    def fragments(self, points: Tensor) -> Any:
-        return iter([torch.tensor([3, 0]), torch.tensor([1, 2])])
+    def placed(self, points: Tensor) -> Any:
+        return torch.stack([points[self.point_batch == b].sum(0) + b for b in range(3)])
 
 
-def test_a_cloud_counts_the_views_and_the_fragments_that_hold_it() -> None:
+def test_a_cloud_counts_the_views() -> None:
     batch, views = Clouds(), EvaluationViews(scales=[1.0, 2.0])
-    total = summed_cloud_probabilities(Tensor.double, batch, views, 3)
+    total = summed_cloud_probabilities(Tensor.double, batch, views)
     parts = [batch.placed(scale * batch.points).double().softmax(1) for scale in (1, 2)]
     torch.testing.assert_close(total, parts[0] + parts[1])
-    total = summed_cloud_probabilities(Tensor.double, batch, EvaluationViews(fragments=True), 3)
-    first, second = (
-        batch.placed(batch.points[rows], rows).double().softmax(1)
-        for rows in batch.fragments(batch.points)
-    )
-    second[0] = 0  # its point was in the first
-    torch.testing.assert_close(total, first + second)
 
 
 def test_one_identity_view_decides_as_the_logits_do_however_close_they_are() -> None:
@@ -88,5 +73,5 @@ def test_one_identity_view_decides_as_the_logits_do_however_close_they_are() -> 
             features=close, geometry=SimpleNamespace(inverse=torch.arange(2))
         ),
     )
-    total = summed_probabilities(logits_of, batch, EvaluationViews(), 2)
+    total = summed_probabilities(logits_of, batch, EvaluationViews())
     assert total.argmax(1).tolist() == close.argmax(1).tolist() == [1, 0]
