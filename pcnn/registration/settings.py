@@ -10,9 +10,6 @@ from annotated_types import Interval
 from pcnn.config.values import check_fields
 from pcnn.ranges import Length, Matches, Natural, Share
 
-if TYPE_CHECKING:
-    pass
-
 #: Voxels within which the ends of a match agree, as the verifier was fitted.
 AGREE = 1.5
 
