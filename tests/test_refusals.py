@@ -24,8 +24,9 @@ from pcnn.geometry import (
     VoxelGrid,
     grid_of_cells,
     point_set_of,
+    quantize,
 )
-from pcnn.geometry.packing import pack
+from pcnn.geometry.packing import HALF, pack
 from pcnn.maps import BruteForce, SortedSearch
 from pcnn.maps.point_cells import checked_reach
 from pcnn.maps.radius import RadiusSearch
@@ -50,7 +51,7 @@ from pcnn.ops.engine import ENGINES
 from tests.clouds import surface_grid
 from tests.maps.native_points import scan
 
-CUBE, K3, HALVED = torch.zeros(1, 3, 4, 4, 4), Kernel.of(3), Kernel.of(2, 2)
+K3, HALVED = Kernel.of(3), Kernel.of(2, 2)
 CELLS, ONES, FEW = torch.zeros(2, 3), torch.ones(2, 1), torch.zeros(2).long()
 ARRAY: Any = np.ones((2, 3), np.float32)
 LISTS: Any = [[0.0] * 3] * 2
@@ -86,6 +87,10 @@ def product(
     return convolution(*operands, made, Reference(), **options)
 
 
+def mapped(n: int) -> KernelMap:
+    return SortedSearch().build(grid(n), grid(n), K3)
+
+
 def scattered(n: int = 10) -> Tensor:
     return torch.rand(n, 3)
 
@@ -103,6 +108,33 @@ def by_strangers() -> KernelMap:
     return RadiusSearch().build(point_set_of(scattered(30)), coarse, HALVED)
 
 
+INF, NAN = float("inf"), float("nan")
+FOUR = torch.zeros(3, 4)
+ENDLESS = torch.tensor([[0.0] * 3, [0.0, NAN, -INF], [0.0] * 3])
+SHIFTED = torch.tensor([[0.0, -HALF + 1.5, 0], [0, HALF + 0.5, 0]]).double()
+#: Arguments beside three points, that neither voxels nor native points are made of.
+MAKERS: list[tuple[dict[str, Any], str]] = [
+    ({"points": FOUR}, r"\[P, 3\]"),
+    ({"points": ENDLESS}, "1 of 3 points are NaN or infinite, the first is 1"),
+    ({"points": FOUR[:, 1:].long()}, "floating"),
+    *(({"voxel_size": size}, "positive") for size in (0.0, (0.1, 0.2), INF)),
+    ({"batch": torch.zeros(2).long()}, "batch must be"),
+    ({"batch": torch.full((3,), 0.5)}, "batch must hold integers"),
+    ({"batch": torch.tensor([0, 1, 2]), "batch_size": 2}, "do not fit"),
+    ({"batch": torch.tensor([0, -1, 0])}, "do not fit"),
+    ({"batch_size": 600}, "1 to 511"),
+]
+#: Cells that are none.
+NO_CELLS: list[tuple[Tensor, str]] = [
+    (FOUR[:, 2:].long(), r"cells must be \[P, 3\] \(x, y, z\), got \(3, 2\)"),
+    (FOUR.long(), r"batch=cells\[:, 0\]"),
+    (torch.tensor([[0.0, 1, 2], [0, 0.5, 0]]), "1 of 2 rows are fractional.* first is 1"),
+    *((torch.tensor([[0, value, 0]]), "1 of 1 rows are fractional") for value in (NAN, -INF)),
+    (FOUR[:, 1:].bool(), "whole numbers, got torch.bool"),
+    (FOUR[:, 1:].to(torch.complex64), "whole numbers"),
+    *((torch.full((2, 3), far), "packed key") for far in (1 << 40, 1e30)),
+    (torch.tensor([[HALF, 0, 0]]), "centre the cloud"),
+]
 V, T = ValueError, TypeError
 Row = tuple[Callable[[], object], type[Exception], str]
 GEOMETRY: list[Row] = [
@@ -131,6 +163,24 @@ GEOMETRY: list[Row] = [
     ),
     (lambda: sites().geometry.dilated(Kernel.of(3, 2)), V, "stride 1"),  # type: ignore[attr-defined]
     (lambda: surface_grid(5, downsampling="ceiling"), V, "floor, reached"),
+    *(
+        (partial(make, **{"points": FOUR[:, 1:], "voxel_size": 0.1, **given}), V, word)
+        for make in (quantize, point_set_of)
+        for given, word in MAKERS
+    ),
+    *((partial(grid_of_cells, cells), V, word) for cells, word in NO_CELLS),
+    (lambda: point_set_of(FOUR[:, 1:], thin=-1.0), V, "thin must be positive"),
+    (lambda: point_set_of(FOUR[:, 1:].double() + 1e300), V, "offset"),
+    (lambda: point_set_of(FOUR[:, 1:].double() + 2.0**46, voxel_size=0.25), V, "subtract"),
+    (lambda: point_set_of(SHIFTED), V, r"cells lie at -131071\.\.131072 along y"),
+    (lambda: Kernel.of(0), V, "kernel_size"),
+    (lambda: Kernel.of(3, 0), V, "stride"),
+    (lambda: Kernel.of(3, 1, 0), V, "dilation"),
+    (lambda: Kernel.of((3, 3)), V, "three"),
+    (lambda: VoxelGrid.collate([grid(clouds=2)]), V, "single clouds"),
+    (lambda: VoxelGrid.collate([]), V, "at least one"),
+    (lambda: grid().generated(HALVED), V, "divisible"),
+    (lambda: grid().add_map(grid(), K3, mapped(50)), V, "is none of 27 slots"),
 ]
 MAPS: list[Row] = [
     (lambda: searched(Kernel.of(2)), V, "odd kernel sizes"),

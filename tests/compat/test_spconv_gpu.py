@@ -1,4 +1,4 @@
-"""`pcnn.compat.spconv` on a GPU against float64 on the host, and where it waits."""
+"""`pcnn.compat.spconv` on a GPU against float64 on the host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from torch import Tensor
 import pcnn.compat.spconv.pytorch as spconv
 from tests.clouds import surface_grid
 from tests.tolerance import FLOAT16_CHOICES, LIKE_EAGER, relative_rms
-from tests.waits import nothing_waits
 
 pytestmark = pytest.mark.gpu
 
@@ -64,14 +63,3 @@ def test_values_and_gradients(ordered: bool, dtype: torch.dtype) -> None:
     limit = LIKE_EAGER[dtype] if dtype == torch.float32 else FLOAT16_CHOICES
     for own, right in zip(found[2:], wanted[2:], strict=True):
         assert relative_rms(own.cpu(), right) < limit
-
-
-def test_layers_on_known_maps_do_not_wait() -> None:
-    layers = spconv.SparseSequential(
-        spconv.SubMConv3d(8, 8, 3, indice_key="a"), spconv.SubMConv3d(8, 8, 3, indice_key="a")
-    ).cuda()
-    x = layers(on("cuda", tensor(4000, False, torch.float32), torch.float32))
-    x.features.sum().backward()
-    x = x.replace_feature(x.features.detach().requires_grad_())
-    with nothing_waits():
-        layers(x).features.sum().backward()

@@ -76,16 +76,19 @@ def test_odd_windows_are_centred_as_far_as_they_cover_their_cell_and_even_ones_a
     assert Kernel.of((size, 3, 2), (stride, 1, 2), (dilation, 1, 1)).padding == (padding, 1, 0)
 
 
-def test_properties() -> None:
-    assert Kernel.of(3).is_symmetric
-    assert not Kernel.of(3, 2).is_symmetric
-    assert not Kernel.of(3, padding=0).is_symmetric
-    assert Kernel.of((1, 3, 5)).is_symmetric
-    assert Kernel.of(2, 2).is_disjoint
-    assert not Kernel.of(2, 2, padding=1).is_disjoint
-    assert not Kernel.of(3, 2).is_disjoint
-    assert Kernel.of(1).is_pointwise
-    assert not Kernel.of(1, 2).is_pointwise
-    assert not Kernel.of(1, padding=1).is_pointwise
-    assert Kernel.of(3, dilation=4).reach == 4
-    assert Kernel.of(3, dilation=4).volume == 27
+@pytest.mark.parametrize(
+    ("kernel", "facts"),
+    [
+        (Kernel.of((1, 3, 5)), "symmetric"),
+        (Kernel.of(3, padding=0), ""),
+        (Kernel.of(2, 2), "strided disjoint"),
+        (Kernel.of(2, 2, padding=1), "strided"),
+        (Kernel.of(1), "symmetric pointwise"),
+        (Kernel.of(1, 2), "strided"),
+        (Kernel.of(1, padding=1), ""),
+    ],
+    ids=str,
+)
+def test_kinds_of_kernels(kernel: Kernel, facts: str) -> None:
+    names = "symmetric", "strided", "disjoint", "pointwise"
+    assert [name for name in names if getattr(kernel, f"is_{name}")] == facts.split()
