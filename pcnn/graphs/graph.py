@@ -105,7 +105,7 @@ class GraphedNetwork(Runner):
 
     def _item(self, given: Any, call: Call) -> tuple[Hashable, Any] | None:
         planner = call.planner
-        if planner.on_voxels.waits(planner.device) is not None:
+        if not planner.on_voxels.serves_rooms(planner.device):
             try:
                 return super()._item(self._cast(self._tensor(given, planner)), call)
             except NoFixedSize as error:  # whatever the input

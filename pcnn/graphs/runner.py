@@ -166,7 +166,7 @@ def _plans_inside(x: SparseTensor, planner: Planner) -> bool:
     if not isinstance(at, VoxelGrid):
         return False
     plain = at.tensor_stride == (1, 1, 1) and at.spatial_shape is None
-    return plain and at.downsampling == "floor" and planner.on_voxels.waits(at.device) is None
+    return plain and at.downsampling == "floor" and planner.on_voxels.serves_rooms(at.device)
 
 
 def own_network(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:

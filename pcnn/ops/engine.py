@@ -71,7 +71,7 @@ class Engine:
         cls, name: str, settings: EngineSettings, points: RadiusSearch | None = None
     ) -> Engine:
         """The engine of its settings."""
-        return cls(name, settings.builder, settings.dataflow, points, settings=settings)
+        return cls(name, *settings.parts(), points, settings=settings)
 
     def having(self, **values: Any) -> Engine:
         """The same engine with other settings of its paper, by their names in ``settings``."""
@@ -83,7 +83,7 @@ class Engine:
             there = f"it has {', '.join(known) or 'none'}"
             raise ValueError(f"engine {self.name!r} has no setting {unknown}; {there}")
         settings = replace(self.settings, **values)
-        builder, dataflow = settings.builder, settings.dataflow
+        builder, dataflow = settings.parts()
         return replace(self, builder=builder, dataflow=dataflow, settings=settings)
 
     def builder_of(self, geometry: str) -> Builder | None:

@@ -43,6 +43,8 @@ from pcnn.ranges import Count, Natural, Share
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+Parts = tuple[Builder | RadiusSearch, Dataflow | None]
+
 
 class LayerSizes(NamedTuple):
     """What settings of a layer are searched by."""
@@ -61,15 +63,9 @@ class EngineSettings:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    @property
-    def builder(self) -> Builder | RadiusSearch:
-        """The map builder of these settings."""
+    def parts(self) -> Parts:
+        """The map builder and the dataflow of these settings, as of an `Engine`."""
         raise NotImplementedError
-
-    @property
-    def dataflow(self) -> Dataflow | None:
-        """The dataflow of these settings; ``None``: the usual one of every device and map."""
-        return None
 
     def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """Settings that are searched for one layer, these first; the builder stays."""
@@ -98,9 +94,8 @@ class AutoSettings(EngineSettings):
         elif self.blocks is not None and not isinstance(self.blocks, GemmBlocks):
             raise ValueError(f"blocks must be numbers by name, or null, got {self.blocks!r}")
 
-    @property
-    def builder(self) -> Windowed:
-        return Windowed()
+    def parts(self) -> Parts:
+        return Windowed(), None
 
     def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """On a GPU the usual blocks, and those that differ from them in one number."""
@@ -125,23 +120,19 @@ class TorchSparseSettings(EngineSettings):
     simplified: bool = True  # loops of known length in the search
     symmetry: bool = True  # half of the slots of a submanifold map is searched
 
-    @property
-    def builder(self) -> HashTable:
-        return HashTable(
+    def parts(self) -> Parts:
+        table = HashTable(
             search=self.search,
             simplified=self.simplified,
             symmetry=self.symmetry,
         )
-
-    @property
-    def dataflow(self) -> GatherScatter:
         groupings: dict[str, Grouping] = {
             "adaptive": Adaptive(self.epsilon, _rows(self.threshold)),
             "fixed": Fixed(),
             "symmetric": SYMMETRIC,
             "separate": SEPARATE,
         }
-        return GatherScatter(groupings[self.grouping], self.locality)
+        return table, GatherScatter(groupings[self.grouping], self.locality)
 
     def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """Tolerances and thresholds of Algorithm 5, of those with equal groups one."""
@@ -166,18 +157,10 @@ class MinuetSettings(EngineSettings):
     source_block: Count = 256  # B, input keys of a block of the search, section 5.1
     query_block: Count = 512  # C, largest number of queries of a block
 
-    @property
-    def builder(self) -> DoubleTraversed:
-        return DoubleTraversed(source_block=self.source_block, query_block=self.query_block)
-
-    @property
-    def dataflow(self) -> GatherScatter:
-        return GatherScatter(
-            Sorted(self.padding, _rows(self.threshold)),
-            gather_tile=self.gather_tile,
-            scatter_tile=self.scatter_tile,
-            streams=self.streams,
-        )
+    def parts(self) -> Parts:
+        search = DoubleTraversed(source_block=self.source_block, query_block=self.query_block)
+        tiles = self.gather_tile, self.scatter_tile, self.streams
+        return search, GatherScatter(Sorted(self.padding, _rows(self.threshold)), True, *tiles)
 
     def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """Padding overheads, then tiles of the channels, each with the others as they are."""
@@ -196,13 +179,8 @@ class SpiraSettings(EngineSettings):
     t: Natural | None = None  # slots of a smaller L1 norm are served by output row, section 5.4
     key_bits: Literal["auto", 32, 64] = "auto"  # of the packed keys of the search
 
-    @property
-    def builder(self) -> ZDelta:
-        return ZDelta(key_bits=self.key_bits)
-
-    @property
-    def dataflow(self) -> Hybrid:
-        return Hybrid(self.t)
+    def parts(self) -> Parts:
+        return ZDelta(key_bits=self.key_bits), Hybrid(self.t)
 
     def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """Every t, from all slots by pairs to all of them by output row."""
@@ -222,13 +200,8 @@ class PointCnnppSettings(EngineSettings):
     block_in: Count = 32  # input channels of a block, a power of two
     block_out: Count = 32  # output channels of a block, a power of two
 
-    @property
-    def builder(self) -> RadiusSearch:
-        return RadiusSearch()
-
-    @property
-    def dataflow(self) -> Triplets:
-        return Triplets(self.sort, self.length, self.block_out, self.block_in)
+    def parts(self) -> Parts:
+        return RadiusSearch(), Triplets(self.sort, self.length, self.block_out, self.block_in)
 
     def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """Lengths L, and blocks of the channels, each with the other settings as they are."""
@@ -256,8 +229,9 @@ def _of_unlike_groups(
     skip = int(kernel_map.layout("identity_slot")[0])
     seen = set()
     for one in searched:
-        assert isinstance(one.dataflow, GatherScatter)
-        groups = frozenset(one.dataflow.grouping.groups(sizes, skip))
+        _, dataflow = one.parts()
+        assert isinstance(dataflow, GatherScatter)
+        groups = frozenset(dataflow.grouping.groups(sizes, skip))
         if groups not in seen:
             seen.add(groups)
             yield one

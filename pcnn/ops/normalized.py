@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.kernels.conv_spec import RunningStatistics
-from pcnn.ops.products import Products, gradients, mvmr, rounded_to
+from pcnn.ops.products import Products, gradients, mvmr
 
 
 def normalized(
@@ -56,7 +56,7 @@ class _Normalized(torch.autograd.Function):
     ) -> Tensor:
         statistics_of, batch_norm, _ = _kernels()
         products, running, eps, relu, count = layer
-        rounded = rounded_to(weight, products.compute_dtype)
+        rounded = weight.to(products.compute_dtype)
         y = products.mvmr(x, rounded)
         statistics = statistics_of(y, running, eps, count)
         if running.batches is not None:

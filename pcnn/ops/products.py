@@ -98,11 +98,6 @@ class PointwiseProducts(NamedTuple):
 Products = MapProducts | PointwiseProducts
 
 
-def rounded_to(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """The weight in the compute dtype: rounded once for both directions."""
-    return weight if weight.dtype == dtype else weight.to(dtype)
-
-
 def gradients(
     products: Products,
     operands: tuple[Tensor, Tensor],  # x and the weight, as they were given
@@ -142,7 +137,7 @@ class _Mvmr(torch.autograd.Function):
         transposed: bool,
         dtype: torch.dtype,
     ) -> Tensor:
-        rounded = rounded_to(weight, products.compute_dtype)
+        rounded = weight.to(products.compute_dtype)  # once for both directions
         ctx.save_for_backward(x, weight)
         ctx.products, ctx.transposed = products, transposed
         ctx.rounded = rounded if ctx.needs_input_grad[0] else None

@@ -37,7 +37,9 @@ class VoxelPlan(NetworkPlan):
             both: together and any(layout_kind(name).lists_triplets for name in names)
             for both, names in self.names.items()
         }
-        self._waits = self._why_it_waits()
+        # no level or list is counted one by one
+        floored = together and len(self.fixed.strides) > len(recipe.levels)
+        self._is_fixed = floored and self.names[False] <= {"table", "masks", *STEPS}
 
     def __call__(
         self,
@@ -78,26 +80,12 @@ class VoxelPlan(NetworkPlan):
 
     @property
     def fixed(self) -> DevicePlan:
-        """The plan of rooms, where nothing of it `waits`."""
+        """The plan of rooms, see `serves_rooms`."""
         return self._device_plan((1, 1, 1), "floor")
 
-    def waits(self, device: torch.device) -> str | None:
-        """Why `in_room` does not serve the network; ``None``: it does."""
-        if not has_kernels(device):
-            return f"{device} has no kernels for a plan"
-        return self._waits
-
-    def _why_it_waits(self) -> str | None:
-        if self._search is None:
-            return (
-                f"engine {self.engine.name!r} asks the device for the number of triplets, or for "
-                "one map after another"
-            )
-        ready = self.fixed
-        if len(ready.strides) <= len(self.recipe.levels):
-            return "generative layers have sites that are counted one by one"
-        counted = sorted(self.names[False].difference(("table", "masks", *STEPS)))
-        return f"layers read {counted[0]!r}, a list whose length is counted" if counted else None
+    def serves_rooms(self, device: torch.device) -> bool:
+        """True if `in_room` serves the network: nothing of a plan waits for the device."""
+        return self._is_fixed and has_kernels(device)
 
     def _device_plan(self, spacing: Triple, downsampling: str) -> DevicePlan:
         """The plan for sites of one spacing."""

@@ -128,7 +128,7 @@ class _Race:
         assert before is not None
         kept, saved = own, 0.0
         for settings in before.candidates(sizes):
-            trial = replace(own, dataflow=settings.dataflow, settings=settings)
+            trial = replace(own, dataflow=settings.parts()[1], settings=settings)
             if settings == before or not _is_allowed(trial):
                 continue
             if self._best is None:  # the first of all: kernels of the usual settings are compiled

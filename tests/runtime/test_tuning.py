@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 import pcnn
-from pcnn.dataflows import Dataflow, Reference
+from pcnn.dataflows import Reference
 from pcnn.maps import SortedSearch
 from pcnn.nn.conv import convolutions
 from pcnn.ops import Engine
-from pcnn.ops.engine_settings import EngineSettings, LayerSizes
+from pcnn.ops.engine_settings import EngineSettings, LayerSizes, Parts
 from pcnn.runtime import timing
 from pcnn.runtime.observed import sparse_of
 from tests.clouds import surface_grid
@@ -46,13 +46,8 @@ class Choices(EngineSettings):
 
     way: str = "slow"
 
-    @property
-    def builder(self) -> SortedSearch:
-        return SortedSearch()
-
-    @property
-    def dataflow(self) -> Dataflow:
-        return Way(way=self.way, deterministic=self.way != "quick")
+    def parts(self) -> Parts:
+        return SortedSearch(), Way(way=self.way, deterministic=self.way != "quick")
 
     def candidates(self, layer: LayerSizes) -> Iterator[Choices]:
         yield self
