@@ -44,15 +44,6 @@ def in_room(
     return grid, plan.fixed.seen(read_report(report), 3)
 
 
-def levels_of(planner: Planner, root: VoxelGrid) -> list[VoxelGrid]:
-    found = [root]
-    for parent, _, kernel in planner.recipe.levels:
-        level = found[parent].level(kernel)
-        assert level is not None
-        found.append(level)
-    return found
-
-
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("way", ["whole", "bits", "sorted"])
 def test_equal_those_of_exact_size(
@@ -78,7 +69,8 @@ def test_equal_those_of_exact_size(
     assert exact.inverse is not None
     assert torch.equal(grid.inverse[: len(cells)], exact.inverse)
     assert int(grid.inverse.max()) < exact.rows
-    pairs = list(zip(levels_of(planner, grid), levels_of(planner, exact), strict=True))
+    levels_of = planner.recipe.levels_of
+    pairs = list(zip(levels_of(grid), levels_of(exact), strict=True))
     for number, (fixed, level) in enumerate(pairs):
         assert fixed.rows > level.rows
         assert fixed.count is not None
@@ -88,7 +80,7 @@ def test_equal_those_of_exact_size(
         if number:
             assert torch.equal(fixed.inverse[: len(level.inverse)], level.inverse)
     for entry in planner.recipe.maps:
-        ends = [pairs[entry.source], pairs[entry.target]]
+        ends = pairs[entry.source], pairs[entry.target]
         fixed, built = (a.cached_map(b, entry.kernel) for a, b in zip(*ends, strict=True))
         for one, other in ((fixed, built), (fixed.transpose(), built.transpose())):
             table, wanted = one.layout("table")[0], other.layout("table")[0]
