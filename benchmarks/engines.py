@@ -70,11 +70,6 @@ def entries(name: str, setting: str, device: torch.device, found: Iterable[Step]
     return [(Engine(name, on(device, b), flow), {setting: value}) for value, b, flow in found]
 
 
-def _spira(**settings: Any) -> tuple[Builder, Dataflow]:
-    own = SpiraSettings(**settings)
-    return own.builder, own.dataflow
-
-
 def grouped(device: torch.device) -> list[Entry]:
     found = [(name, HashTable(), GatherScatter(one)) for name, one in GROUPINGS.items()]
     return entries("torchsparse", "grouping", device, found)
@@ -89,8 +84,8 @@ def layers_of_papers(device: torch.device) -> list[Entry]:
         ("torchsparse", "gather-scatter", sparse, TORCHSPARSE),
         ("minuet", "gather-scatter", minuet, MINUET),
         ("spira", "output-stationary", ZDelta(), OutputStationary()),
-        ("spira", "weight-stationary", *_spira(t=0)),
-        ("spira", "hybrid", *_spira(t=3)),
+        ("spira", "weight-stationary", *SpiraSettings(t=0).parts()),
+        ("spira", "hybrid", *SpiraSettings(t=3).parts()),
     ]
     return [
         (Engine(name, on(device, builder), flow), {"variant": f"{name} {about}"})
@@ -101,7 +96,7 @@ def layers_of_papers(device: torch.device) -> list[Entry]:
 def thresholds(size: int, device: torch.device) -> list[Entry]:
     """Spira Fig. 11: all slots sparse (t = 0), a threshold, all dense, for a kernel size."""
     largest = 3 * (size // 2)
-    found: list[Step] = [(t, *_spira(t=t)) for t in range(largest + 1)]
+    found: list[Step] = [(t, *SpiraSettings(t=t).parts()) for t in range(largest + 1)]
     return entries("spira", "t", device, [*found, (largest + 1, ZDelta(), OutputStationary())])
 
 
@@ -111,7 +106,7 @@ def ideas_of_spira(device: torch.device) -> list[Entry]:
         ("hash table, output-stationary", HashTable(), OutputStationary()),
         ("packed binary search", ZDelta("binary_search", deltas=False), OutputStationary()),
         ("+ z-delta search", ZDelta(), OutputStationary()),
-        ("+ hybrid, t = 3", *_spira(t=3)),
+        ("+ hybrid, t = 3", *SpiraSettings(t=3).parts()),
     ]
     return entries("spira", "step", device, found)
 
@@ -144,9 +139,9 @@ MINUET_STEPS: tuple[Step, ...] = (
 SPIRA_STEPS: tuple[Step, ...] = (
     ("hash table", HashTable(), OutputStationary()),
     ("+ z-delta", ZDelta(), OutputStationary()),
-    ("rows unsorted, t = 7", *_spira(t=7)),
-    ("+ hybrid, t = 3", *_spira(t=3)),
-    ("+ 32-bit keys", *_spira(t=3, key_bits=32)),
+    ("rows unsorted, t = 7", *SpiraSettings(t=7).parts()),
+    ("+ hybrid, t = 3", *SpiraSettings(t=3).parts()),
+    ("+ 32-bit keys", *SpiraSettings(t=3, key_bits=32).parts()),
 )
 #: The papers' engines, where no engine of their name serves. Spira chooses a dataflow for every
 #: layer; untuned, all slots are served by output row.
@@ -154,7 +149,7 @@ PAPERS: tuple[Step, ...] = (
     ("torchsparse", HashTable(), TORCHSPARSE),
     ("torchsparse++", HashTable(), OutputStationary()),
     ("minuet", DoubleTraversed(), MINUET),
-    ("spira", *_spira()),
+    ("spira", *SpiraSettings().parts()),
 )
 
 
