@@ -59,6 +59,8 @@ class Browser:
         ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
+        size = {"width": 1200, "height": 700, "deviceScaleFactor": 1.0, "mobile": False}
+        self.send("Emulation.setDeviceMetricsOverride", **size)
 
     def close(self) -> None:
         self._process.terminate()
@@ -90,16 +92,6 @@ class Browser:
         message, _, self._rest = b"".join(parts).partition(b"\0")
         return json.loads(message)
 
-    def size(self, width: int, height: int) -> None:
-        """The window, in pixels of the page."""
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1.0,
-            mobile=False,
-        )
-
     def open(self, path: Path) -> None:
         """Load a file, and wait until it has run."""
         self.events.clear()
@@ -129,34 +121,21 @@ class Browser:
             text = {"text": key} if len(key) == 1 and kind == "keyDown" else {}
             self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, **text)
 
-    def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
-        self.send("Input.dispatchMouseEvent", type=f"mouse{kind}", x=x, y=y, **more)
-
     def click(self, x: float, y: float) -> None:
-        for kind in ("Pressed", "Released"):
-            self.mouse(kind, x, y, button="left", clickCount=1)
-
-    def picture(self) -> bytes:
-        """The window as a PNG."""
-        return base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
+        for kind in ("mousePressed", "mouseReleased"):
+            where = {"x": x, "y": y, "button": "left", "clickCount": 1}
+            self.send("Input.dispatchMouseEvent", type=kind, **where)
 
     def pixels(self) -> np.ndarray:
         """The window [rows, columns, 3], 0..255."""
-        return np.round(255 * imread(io.BytesIO(self.picture()))[..., :3]).astype(int)
+        picture = base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
+        return np.round(255 * imread(io.BytesIO(picture))[..., :3]).astype(int)
 
     def complaints(self) -> list[str]:
-        """Errors and warnings of the page so far, and what it asked the network for."""
-        found = []
+        """What the page said so far, and what it asked the network for."""
+        bad = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
+        found = [str(event) for event in self.events if event.get("method") in bad]
         for event in self.events:
-            what, said = event.get("method"), event.get("params", {})
-            if what == "Runtime.exceptionThrown":
-                found.append(str(said["exceptionDetails"]))
-            elif what == "Runtime.consoleAPICalled" and said["type"] in ("error", "warning"):
-                found.append(str(said["args"]))
-            elif what == "Log.entryAdded" and said["entry"]["level"] in ("error", "warning"):
-                found.append(str(said["entry"]))
-            elif what == "Network.requestWillBeSent":
-                url = said["request"]["url"]
-                if not url.startswith(("file:", "data:", "about:", "blob:")):
-                    found.append(url)
-        return found
+            if event.get("method") == "Network.requestWillBeSent":
+                found.append(event["params"]["request"]["url"])
+        return [one for one in found if not one.startswith(("file:", "data:", "about:", "blob:"))]

@@ -11,7 +11,7 @@ import pytest
 from pcnn.datasets.label_files import label_source
 from pcnn.datasets.readers.clouds import Reading, open_parts, read_points
 from pcnn.datasets.readers.columns import find_name, is_mixed
-from tests.datasets.damaged_folder import DAMAGES, FORMATS, write_cloud
+from tests.datasets.damages import DAMAGES, write_cloud
 from tests.datasets.las_files import CORNER, places, write_las
 from tests.datasets.point_files import (
     PLAIN,
@@ -251,11 +251,11 @@ def test_damaged_files_are_refused_by_name(
         refused(saved(tmp_path / file, data))
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
-def test_damages_of_a_folder_are_refused_by_name(suffix: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", DAMAGES)
+def test_damages_that_claim_or_hang_are_refused_by_name(suffix: str, tmp_path: Path) -> None:
     for number, damage in enumerate(DAMAGES[suffix]):
         path = tmp_path / f"{number}.{suffix}"
-        write_cloud(path, number)
+        write_cloud(path)
         path.write_bytes(damage(path.read_bytes()))
         refused(path, Reading(centred=True))
 

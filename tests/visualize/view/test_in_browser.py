@@ -44,7 +44,6 @@ def view(scene: ViewedCloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Browser, view: Path) -> Browser:
-    browser.size(1200, 700)
     browser.open(view)
     browser.until(STATUS)
     return browser
@@ -131,7 +130,6 @@ def test_a_pair_is_shown_as_given_and_as_registered(browser: Browser, tmp_path: 
     grid = np.stack(np.meshgrid(np.arange(60.0), np.arange(60.0), [0.0]), -1).reshape(-1, 3)
     moved = ViewedCloud("a", grid, pose=pose, color=(255, 0, 0), simulated=True)
     path = View([moved, ViewedCloud("b", grid + pose[:3, 3])]).write(tmp_path / "p.html")
-    browser.size(1200, 700)
     browser.open(path)
     browser.press("t")
     switch(browser, "b")

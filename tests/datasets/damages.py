@@ -1,4 +1,4 @@
-"""A folder of small clouds in all formats, some of them damaged, each in another way."""
+"""Small clouds in all formats, and ways in which each is damaged."""
 
 from __future__ import annotations
 
@@ -12,17 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from pcnn.files.whole_file import write_ply
-from tests.datasets.las_files import CODES, write_las
+from tests.datasets.las_files import write_las
 from tests.datasets.point_files import pcd_bytes, saved
 
-CLASSES = {
-    "names": ["ground", "tree", "house"],
-    "map": {2: "ground", 5: "tree", 6: "house"},
-    "ignore": [1],
-}
-FORMATS = ("bin", "laz", "npy", "las", "ply", "pcd")
-CLOUDS, POINTS = 30, 24
-DAMAGED = tuple(n for n in range(CLOUDS) if n % 10 in (1, 4, 7))
+POINTS = 24
 
 Damage = Callable[[bytes], bytes]
 
@@ -117,28 +110,11 @@ DAMAGES: dict[str, tuple[Damage, ...]] = {
 }
 
 
-def damaged_folder(folder: Path) -> list[Path]:
-    """Write `CLOUDS` clouds; return the damaged ones."""
-    folder.mkdir(parents=True)
-    damaged = []
-    for n in range(CLOUDS):
-        kind = FORMATS[n % len(FORMATS)]
-        path = folder / f"{n:03d}.{kind}"
-        write_cloud(path, n)
-        if n in DAMAGED:
-            path.write_bytes(DAMAGES[kind][n % len(DAMAGES[kind])](path.read_bytes()))
-            damaged.append(path)
-    return damaged
-
-
-def write_cloud(path: Path, seed: int) -> None:
+def write_cloud(path: Path) -> None:
     if path.suffix in (".las", ".laz"):
-        write_las(path, POINTS, seed=seed)
+        write_las(path, POINTS)
         return
-    rng = np.random.default_rng(seed)
-    points = rng.uniform(-9, 9, (POINTS, 4)).astype(np.float32)
-    points[:, 2] = 4 * (np.arange(POINTS) % len(CODES))
-    points[:, 3] = rng.random(POINTS)
+    points = np.random.default_rng(0).random((POINTS, 4)).astype(np.float32)
     rows = points.reshape(-1).view([(name, "<f4") for name in ("x", "y", "z", "intensity")])
     if path.suffix == ".pcd":
         path.write_bytes(pcd_bytes("binary", rows))
@@ -146,4 +122,3 @@ def write_cloud(path: Path, seed: int) -> None:
         write_ply(path, [rows], rows.dtype)
     else:
         saved(path, points)
-    np.save(path.with_name(f"{path.stem}_label.npy"), np.resize(CODES, POINTS))
