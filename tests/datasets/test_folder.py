@@ -76,29 +76,19 @@ def test_some_clouds_train_whatever_the_shares(tmp_path: Path):
         assert own_test or test == val or n < 3
 
 
-@pytest.mark.parametrize(
-    ("cloud", "labels"),
-    [
-        ("00/velodyne/7.bin", "00/labels/7.label"),
-        ("train/clouds/7.ply", "train/label/7_label.npy"),
-    ],
-)
-def test_labels_in_a_folder_of_their_own(tmp_path: Path, cloud: str, labels: str):
-    root = tmp_path / "root" / "set"
-    for path in (root / cloud, root / labels):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write(root / cloud, n=4)
-    for beside in ("7.label", "7_label.npy"):
-        (root / cloud).with_name(beside).unlink(missing_ok=True)
-    values = np.array([2, 1, 0, 2])
-    if labels.endswith(".label"):
-        values.astype("<u4").tofile(root / labels)
-    else:
-        np.save(root / labels, values)
-    data = clouds(root)
-    assert [data.name(i) for i in range(len(data))] == [cloud.rpartition(".")[0]]
-    assert data.sources(0)[-1] == root / labels
-    assert data.read(0).labels.tolist() == values.tolist()
+def test_labels_in_a_folder_of_their_own(tmp_path: Path):
+    places = {"00/velodyne/7.bin": "00/labels/7.label", "b/clouds/7.ply": "b/label/7_label.npy"}
+    for cloud, labels in places.items():
+        write(tmp_path / cloud, n=4)
+        (tmp_path / labels).parent.mkdir()
+    (tmp_path / "00/velodyne/7.label").unlink()
+    np.array([2, 1, 0, 2], "<u4").tofile(tmp_path / "00/labels/7.label")
+    np.save(tmp_path / "b/label/7_label.npy", np.array([2, 1, 0, 2]))
+    data = clouds(tmp_path)
+    for at, (cloud, labels) in enumerate(places.items()):
+        assert data.name(at) == cloud.rpartition(".")[0]
+        assert data.sources(at)[-1] == tmp_path / labels
+        assert data.read(at).labels.tolist() == [2, 1, 0, 2]
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path):

@@ -275,20 +275,16 @@ def test_clouds_without_points(tmp_path: Path) -> None:
 # -- PCD and PLY of others
 
 
-@pytest.mark.parametrize(
-    ("kind", "field", "number", "alpha"),
-    [("binary", "rgb", "f4", 0), ("ascii", "RGBA", "u4", 128), ("binary", "rgba", "u4", 128)],
-)
-def test_packed_colours(tmp_path: Path, kind: str, field: str, number: str, alpha: int) -> None:
+def test_packed_colours(tmp_path: Path) -> None:
     rgb = np.array([[255, 51, 0], [1, 2, 3], [0, 0, 0]])
-    words = alpha << 24 | rgb[:, 0] << 16 | rgb[:, 1] << 8 | rgb[:, 2]
-    names = [("x", "f4"), ("y", "f4"), ("z", "f4"), (field, number), ("Intensity", "f4")]
-    rows = np.zeros(3, names)
-    rows["x"], rows["Intensity"] = [1, 2, 3], [0.5, 0.25, 0.0]
-    rows[field] = words.astype("<u4").view(f"<{number}")
-    cloud = read_points(saved(tmp_path / "a.pcd", pcd_bytes(kind, rows)))
-    np.testing.assert_array_equal(cloud.features[:, 0], rows["Intensity"])
-    np.testing.assert_allclose(cloud.features[:, 1:], rgb / 255, rtol=1e-6)
+    for kind, field, number, alpha in (("binary", "rgb", "f4", 0), ("ascii", "RGBA", "u4", 128)):
+        words = alpha << 24 | rgb[:, 0] << 16 | rgb[:, 1] << 8 | rgb[:, 2]
+        rows = np.zeros(3, [*((n, "f4") for n in ("x", "y", "z", "Intensity")), (field, number)])
+        rows["x"], rows["Intensity"] = [1, 2, 3], [0.5, 0.25, 0.0]
+        rows[field] = words.astype("<u4").view(f"<{number}")
+        cloud = read_points(saved(tmp_path / "a.pcd", pcd_bytes(kind, rows)))
+        np.testing.assert_array_equal(cloud.features[:, 0], rows["Intensity"])
+        np.testing.assert_allclose(cloud.features[:, 1:], rgb / 255, rtol=1e-6)
 
 
 def test_padding_of_pcd_files(tmp_path: Path) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from scipy.spatial import cKDTree
 
-from pcnn.simulate.mesh import RayCaster, join, surface
-from pcnn.simulate.shapes import block, quads
-from pcnn.simulate.simulator import draw
-from pcnn.simulate.streets.lidar import Lidar
+from pcnn.simulate.mesh import RayCaster, surface
+from pcnn.simulate.shapes import quads
 from pcnn.simulate.streets.materials import MATERIALS
-from pcnn.simulate.streets.settings import BLOCK_LENGTH, SensorSettings
+from pcnn.simulate.streets.settings import BLOCK_LENGTH
 from pcnn.simulate.streets.street import Street, View
 
 # the raw ids of every training class, written down independently of the package
@@ -111,28 +108,3 @@ def test_the_ground_has_no_holes_and_the_lane_is_free(street: Street) -> None:
         low = (corners[:, 2] > 0.02) & (corners[:, 2] < 2.0)  # twigs may hang over it higher up
         inside = np.abs(corners[:, 0] / BLOCK_LENGTH - index - 0.5) < 0.5
         assert not (in_lane & low & inside).any()
-
-
-def unit(**changed: float) -> Lidar:
-    chosen = SensorSettings(**draw(np.random.default_rng(0), SensorSettings))
-    exact = {"range_noise": 0.0, "range_bias": 0.0, "roughness": 0.0, "dropout": 0.0}
-    exact |= {"max_range": 80.0, "blind_shift": 90.0}  # hides nothing
-    return Lidar.draw(np.random.default_rng(0), replace(chosen, **exact | changed))
-
-
-def test_rays_meet_a_plane_where_geometry_puts_it() -> None:
-    firings = unit().firings(np.random.default_rng(1))
-    rays, origins = firings.directions, firings.origins + EYE
-    hits = RayCaster(PLANE).cast(origins, rays)
-    down = rays[:, 2] < -0.02
-    np.testing.assert_allclose(hits.distance[down], -origins[down, 2] / rays[down, 2], rtol=2e-5)
-    np.testing.assert_allclose(hits.cosine[down], -rays[down, 2], atol=1e-5)
-    assert np.isinf(hits.distance[rays[:, 2] >= 0]).all()
-    wall = RayCaster(surface(block((4.0, -50, -1), (5.0, 50, 10)), MATERIALS["brick"], 50))
-    rows = np.arange(len(rays))[::2]
-    hits.put_nearer(rows, wall.cast(origins[rows], rays[rows]))
-    together = RayCaster(join([PLANE, wall._mesh])).cast(origins, rays)
-    np.testing.assert_array_equal(hits.labels[::2], together.labels[::2])
-    assert set(hits.labels[1::2].tolist()) == {0, 40}
-    nothing = RayCaster(join([])).cast(EYE, rays)
-    assert len(unit().measure(np.random.default_rng(2), firings, nothing).points) == 0

@@ -22,13 +22,6 @@ def test_another_reader_reads_it(tmp_path, count, labelled):
     assert [p.name for p in path.parent.iterdir()] == ["scan.ply"]
 
 
-def test_empty_cloud(tmp_path):
-    none = np.zeros((0, 3))
-    path = write_coloured_ply(tmp_path / "e.ply", none, none.astype(np.uint8), np.zeros(0, int))
-    assert b"element vertex 0\n" in path.read_bytes()
-    assert path.read_bytes().endswith(b"end_header\n")
-
-
 def test_bad_input_raises_and_writes_nothing(tmp_path):
     path, points = tmp_path / "x.ply", np.zeros((4, 3))
     rgb = np.zeros((4, 3), np.uint8)

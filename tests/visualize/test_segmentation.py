@@ -69,20 +69,6 @@ def test_a_ceiling_does_not_hide_its_room(tmp_path, known):
         assert (above in colours) == (seen == above), name
 
 
-def test_bad_input_raises(tmp_path):
-    points, truth, pred = scene()
-    path = tmp_path / "p.png"
-    for words, bad in (
-        ("labels_pred must be", (truth, pred[:-1], NAMES, None)),
-        ("labels_true must be", (truth[:-1], pred, NAMES, None)),
-        ("colors must be", (truth, pred, NAMES, [[0, 0, 0]])),
-        ("neither a class id", (truth, pred + 7, NAMES, None)),
-    ):
-        with pytest.raises(ValueError, match=words):
-            segmentation_picture(points, *bad, path)
-    assert not path.exists()
-
-
 def test_above_puts_ahead_right_left_up_and_the_highest_on_top():
     points = np.array([[5.0, 0, 0], [0, 5, 0], [5, 0, 3], [99, 0, 0]])
     rgb = np.array([[1, 1, 1], [2, 2, 2], [3, 3, 3], [4, 4, 4]], np.uint8)

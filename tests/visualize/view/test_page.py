@@ -171,15 +171,14 @@ def test_three_is_the_build_that_was_reviewed() -> None:
 
 def test_what_cannot_be_shown_is_refused() -> None:
     three = np.zeros((3, 3))
-    with pytest.raises(ValueError, match="at least one point"):
-        View([cloud(np.empty((0, 3)))])
-    with pytest.raises(ValueError, match="at least 1 point, got 0"):
-        View([cloud(three)], points=0)
-    with pytest.raises(ValueError, match=r"colors must be \[2, 3\]"):
-        View([cloud(three)], NAMES, [[0, 0, 0]])
-    with pytest.raises(ValueError, match="labels are prediction, truth, labels, got 'other'"):
-        cloud(three, labels={"other": np.zeros(3, int)})
-    with pytest.raises(ValueError, match="intensity of 2 points, expected 3"):
-        cloud(three, intensity=np.zeros(2))
-    with pytest.raises(ValueError, match="points must be finite"):
-        cloud(np.full((3, 3), np.inf))
+    wrong: list[tuple[Any, str]] = [
+        (lambda: View([cloud(np.empty((0, 3)))]), "at least one point"),
+        (lambda: View([cloud(three)], points=0), "at least 1 point, got 0"),
+        (lambda: View([cloud(three)], NAMES, [[0, 0, 0]]), "colors"),
+        (lambda: cloud(three, labels={"other": np.zeros(3, int)}), "labels"),
+        (lambda: cloud(three, intensity=np.zeros(2)), "intensity"),
+        (lambda: cloud(np.full((3, 3), np.inf)), "points must be finite"),
+    ]
+    for make, words in wrong:
+        with pytest.raises(ValueError, match=words):
+            make()
