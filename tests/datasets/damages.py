@@ -82,6 +82,7 @@ DAMAGES: dict[str, tuple[Damage, ...]] = {
         swap(b"'shape': (24, 4)", b"'shape': (10**12"),
         archive,
         lambda data: pickle.dumps(print),
+        lambda data: data + b"1",
         cut(-5),
     ),
     "las": (

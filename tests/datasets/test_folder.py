@@ -45,6 +45,8 @@ def names(root: Path, split: str, **options: object) -> list[str]:
 
 
 def test_folders_make_the_split(tmp_path: Path):
+    write(tmp_path / "other/test/d.bin")  # which is no split without another
+    assert names(tmp_path / "other", "train", val_fraction=0.0) == ["test/d"]
     for name in ("train/a.bin", "train/deep/b.npy", "val/c.ply"):
         write(tmp_path / name)
     assert names(tmp_path, "train") == ["train/a", "train/deep/b"]
@@ -60,6 +62,7 @@ SIZES = {
     (2, 0.9, 0.0): (1, 1, 1),
     (3, 0.2, 0.2): (1, 1, 1),
     (4, 0.0, 0.0): (4, 0, 0),
+    (2, 0.5, 0.4): (1, 1, 0),
     (10, 0.2, 0.3): (5, 2, 3),
 }
 

@@ -71,6 +71,8 @@ def test_formats_hold_the_same_points_whole_and_in_parts(
     monkeypatch.setattr("pcnn.datasets.readers.clouds.PART", 64)
     parted = open_parts(path, reading)
     assert [len(part) for part in parted] == [64, 64, 64, 64, N - 256]
+    rows = np.concatenate([part.rows for part in parted])
+    np.testing.assert_array_equal(rows, cloud.point_index)
     part = parted.whole()
     np.testing.assert_array_equal(part.rows, cloud.point_index)
     np.testing.assert_array_equal(part.places.astype(np.float32), cloud.points)
