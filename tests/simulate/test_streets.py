@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial import cKDTree
 
-from pcnn.simulate.mesh import RayCaster, surface
-from pcnn.simulate.shapes import quads
-from pcnn.simulate.streets.materials import MATERIALS
+from pcnn.simulate.mesh import RayCaster
 from pcnn.simulate.streets.settings import BLOCK_LENGTH
 from pcnn.simulate.streets.street import Street, View
 
@@ -19,9 +17,6 @@ CLASSES = (
     (40, 60), (44,), (48,), (49,), (50,), (51,), (70,), (71,), (72,), (80,), (81,),
 )  # fmt: skip
 GROUND = (40, 44, 48, 49, 60, 72)
-CORNERS = [[-200, -200, 0], [200, -200, 0], [200, 200, 0], [-200, 200, 0]]
-PLANE = surface(quads(CORNERS), MATERIALS["asphalt"], 40)
-EYE = np.array([0.0, 0.0, 1.73])
 #: Quantiles of five real scans of sequence 00, and how far ours may lie from them.
 REAL = {
     "range": ([5.091, 6.473, 9.672, 15.482, 24.648], 3.0),
