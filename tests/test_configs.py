@@ -26,7 +26,6 @@ MODELS = {
     "sparse_resnet": {"segmentation"},
     "minkunet": {"segmentation", "registration"},
     "spunet": {"segmentation"},
-    "spvcnn": {"segmentation"},
     "resunet": {"segmentation", "registration"},
     "fpfh": {"registration"},
     "resnet18": {"classification"},
@@ -44,7 +43,7 @@ ENGINES = {
     "point": {"auto", "reference", "pointcnnpp"},
 }
 #: Models whose convolutions are on voxels alone.
-ON_VOXELS = ("fpfh", "spvcnn")
+ON_VOXELS = ("fpfh",)
 OWN_DATA = ("dataset.root=x", "dataset.class_names=[a,b]")
 
 

@@ -12,7 +12,6 @@ from pcnn.models.sparse_resnet import (
     SparseResNetLarge,
     SparseResNetSegmentation,
 )
-from pcnn.models.spvcnn import SPVCNN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     load: Callable[..., nn.Module]
 
 __all__ = [
-    "SPVCNN",
     "MinkUNet",
     "MinkUNet42",
     "ResNet18",
