@@ -18,11 +18,11 @@ from pcnn.metrics import accuracy, mean_class_accuracy, miou_official
 def joined(folders: list[Path]) -> dict[str, Tensor]:
     """Counts [C, C + 1] of all runs together, by the passes that every run has."""
     runs = [read_counts(folder) for folder in folders]
-    names = {run.class_names for run in runs}
+    names = {names for names, _ in runs}
     if len(names) != 1:
         raise ValueError(f"runs count {len(names)} sets of classes: {', '.join(map(str, folders))}")
-    passes = [name for name in runs[0].passes if all(name in run.passes for run in runs)]
-    return {name: sum(run.passes[name] for run in runs) for name in passes}
+    every = [name for name in runs[0][1] if all(name in passes for _, passes in runs)]
+    return {name: sum(passes[name] for _, passes in runs) for name in every}
 
 
 def main() -> None:

@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import read_stored
-from pcnn.errors import ConfigError, FileError, MissingFileError
+from pcnn.errors import ConfigError, FileError
 from pcnn.experiment.weights import lacking_keys
 from pcnn.files.bounded import named, read_json, read_yaml
 from pcnn.files.whole_file import drop_parts, whole_file
@@ -102,14 +101,6 @@ def drop_if_empty(folder: Path) -> None:
             folder.rmdir()
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Confusion counts of a run."""
-
-    class_names: tuple[str, ...]  # C names
-    passes: Mapping[str, Tensor]  # [C, C + 1] by stage
-
-
 def write_counts(folder: Path, passes: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
     """Write the counts of a task's last passes into its run folder, if there are any."""
     if passes:
@@ -118,11 +109,9 @@ def write_counts(folder: Path, passes: Mapping[str, Tensor], class_names: Sequen
         write_whole(folder / CONFUSION, json.dumps(content) + "\n")
 
 
-def read_counts(folder: Path) -> Counts:
-    """Read the counts of a run."""
+def read_counts(folder: Path) -> tuple[tuple[str, ...], dict[str, Tensor]]:
+    """The counts of a run: C names of classes, and [C, C + 1] by stage."""
     path = folder / CONFUSION
-    if not path.is_file():
-        raise MissingFileError(path, "no such file; a finished run has one")
     content = read_json(path)
     with named(path, "file of counts"):
         names = tuple(map(str, content["class_names"]))
@@ -133,4 +122,4 @@ def read_counts(folder: Path) -> Counts:
         for counts in passes.values():
             if counts.shape != (len(names), len(names) + 1) or int(counts.min()) < 0:
                 raise FileError(path, f"{list(counts.shape)} counts for {len(names)} classes")
-    return Counts(names, passes)
+    return names, passes

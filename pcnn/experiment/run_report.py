@@ -37,7 +37,7 @@ class RecordedRun:
     config: Mapping[str, Any]  # by dotted name
     figures: Mapping[str, Any]
     series: Mapping[str, Series]  # figures over steps
-    counts: run_folder.Counts
+    counts: tuple[Sequence[str], Mapping[str, Tensor]]  # names of classes; [C, C + 1] by stage
     pictures: Sequence[Path]
 
     @classmethod
@@ -62,7 +62,7 @@ class RecordedRun:
             flat(content),
             known.get("metrics") or {},
             series,
-            run_folder.read_counts(folder) if counted else run_folder.Counts((), {}),
+            run_folder.read_counts(folder) if counted else ((), {}),
             [one for one in images if one.stat().st_size <= PICTURE][:PICTURES],
         )
 
@@ -124,9 +124,9 @@ def write_report(path: Path, runs: Sequence[RecordedRun]) -> None:
         "images": {
             "Curves": charts(runs),
             "Confusion": [
-                (f"{run.name}: {which}", confusion(counts, run.counts.class_names))
+                (f"{run.name}: {which}", confusion(counts, run.counts[0]))
                 for run in runs
-                for which, counts in run.counts.passes.items()
+                for which, counts in run.counts[1].items()
             ],
             "Pictures": [
                 (f"{run.name}: {one.name}", address("png", one.read_bytes()))

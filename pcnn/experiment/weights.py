@@ -22,20 +22,17 @@ if TYPE_CHECKING:
     import lightning as L
 
 _Byte = Annotated[int, Interval(ge=0, le=255)]
-#: Keys without which no stored configuration can be read, with the types of their values.
-NEEDED: Mapping[str, Any] = {
-    "model.name": str,
-    "dataset.name": str,
-    "geometry.name": str,
-    "engine.name": str,
-    "task.name": str,
-    "data.source": Literal["real", "simulated"],
-    "data.in_channels": Channels,
-}
+#: Keys without which no stored configuration can be read.
+NEEDED = (
+    *("model.name", "dataset.name", "geometry.name", "engine.name", "task.name"),
+    *("data.source", "data.in_channels"),
+)
 #: Types of stored values that are used as they are.
 _TYPES: Mapping[str, Any] = {
-    **NEEDED,
+    **dict.fromkeys(NEEDED[:5], str),
     "seed": Seed,
+    "data.source": Literal["real", "simulated"],
+    "data.in_channels": Channels,
     "data.out_channels": Channels,
     "data.voxel_size": Length,
     "data.benchmark": str,

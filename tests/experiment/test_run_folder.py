@@ -101,9 +101,9 @@ def test_counts_come_back_and_runs_are_joined_by_their_sum(tmp_path: Path) -> No
     for seed, folder in enumerate(folders):
         folder.mkdir()
         write_counts(folder, {"test": counts(seed), f"only {seed}": counts(2)}, NAMES)
-        read = read_counts(folder)
-        assert read.class_names == NAMES
-        assert torch.equal(read.passes["test"], counts(seed))
+        names, passes = read_counts(folder)
+        assert names == NAMES
+        assert torch.equal(passes["test"], counts(seed))
     both = joined(folders)
     assert set(both) == {"test"}
     truth, pred = (counts(0) + counts(1)).sum(1), (counts(0) + counts(1)).sum(0)[:3]
