@@ -273,9 +273,11 @@ class _Reads(Reference):
         return x.new_zeros(n_out, w.shape[2])
 
 
-def _planner(name: str, layouts: tuple[str, ...], engine: str = "auto") -> Planner:
+def _planner(
+    name: str, layouts: tuple[str, ...], device: torch.device, engine: str = "auto"
+) -> Planner:
     reads = replace(ENGINES[engine], dataflow=_Reads(needs=layouts, needs_weight_grad=()))
-    return Planner(MODELS[name](engine=reads))
+    return Planner(MODELS[name](engine=reads).to(device))
 
 
 def network_plans(options: Options, figure: str) -> Iterator[Row]:
@@ -287,7 +289,7 @@ def network_plans(options: Options, figure: str) -> Iterator[Row]:
 
 def _plans(options: Options, figure: str, name: str, scene: Scene) -> Iterator[Case]:
     grid, device = scene.grid.to(options.device), options.device
-    planner, ready = _planner(name, ("table",)), _planner(name, AUTO.needs)
+    planner, ready = (_planner(name, one, device) for one in (("table",), AUTO.needs))
     recipe = planner.recipe
     levels = _levels(bare(grid), recipe)
     truth = [check.triplets(levels[m.source], levels[m.target], m.kernel) for m in recipe.maps]
@@ -299,7 +301,7 @@ def _plans(options: Options, figure: str, name: str, scene: Scene) -> Iterator[C
         ("from cells", "auto", lambda _: ready.voxelize(cells)),
     ]
     if device.type == "cuda":
-        spira = _planner(name, ("table",), "spira")
+        spira = _planner(name, ("table",), device, "spira")
         ways.append(("planned", "spira", lambda sites: spira(sites, backward=False)))
         ways.append(("streams", own.name, lambda sites: _one_by_one(own, recipe, sites, STREAMS)))
     row = {"figure": figure, "what": "map", "workload": scene.name, "n": grid.rows, "model": name}
