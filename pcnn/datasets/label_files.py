@@ -59,14 +59,10 @@ def is_cloud_file(path: Path, also: bool = False) -> bool:
 def _places(path: Path) -> Iterator[Path]:
     yield path.with_suffix(".label")
     yield path.with_name(f"{path.stem}_label.npy")
-    for depth in range(_LEVELS):
-        # the cloud's path, cut in front of its last `depth` folders: what is above, and below
-        if depth >= len(path.parts) - 1:
-            return
-        above = path.parents[depth]
-        below = path.relative_to(above).parts[1:] if depth else (path.name,)
+    for above in path.parents[:_LEVELS]:
+        below = path.relative_to(above).parts
         for name in FOLDERS:
-            place = above.joinpath(name, *below)
+            place = above.joinpath(name, *(below[1:] or below))
             yield place.with_suffix(".label")
             yield place.with_name(f"{path.stem}_label.npy")
             yield place.with_suffix(".npy")

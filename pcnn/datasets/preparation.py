@@ -38,7 +38,7 @@ class Preparation(Dataset[Outcome]):
         dataset: Any = self.train if keeping else self.val
         index = number if keeping else number - self._kept
         name = dataset.name(index)
-        state: Literal["made", "kept", "checked"] = "checked"
+        state: State = "checked"
         try:
             if keeping:
                 cloud, was_there = dataset.keep(index)
@@ -60,10 +60,5 @@ class Preparation(Dataset[Outcome]):
             self,
             batch_size=None,
             num_workers=processes,
-            collate_fn=_itself,
             prefetch_factor=4 if processes else None,  # no process waits for large clouds of one
         )
-
-
-def _itself(outcome: Any) -> Any:
-    return outcome
