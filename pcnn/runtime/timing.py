@@ -41,32 +41,27 @@ DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 CUDA_CALLS = ("cuda_runtime", "cuda_driver")
 
 
-def device_ms(call: Call, device: torch.device, *, warmup: int = 2, repeats: int = 9) -> float:
-    """Median time of a call whose operands are in the cache as far as they fit [ms]."""
+def device_ms(
+    call: Call, device: torch.device, *, warmup: int = 2, repeats: int = 9, waits: bool = False
+) -> float:
+    """Median time of a call whose operands are in the cache as far as they fit [ms].
+
+    That of a call that waits for the device is from start to end.
+    """
     for _ in range(warmup):
         call()
     if device.type != "cuda":
         return statistics.median(by_clock(call, device) for _ in range(repeats))
-    with torch.cuda.device(device):
-        times, _ = ahead([call] * repeats)  # all behind one spin
-        if times is None:
-            singles = [ahead([call])[0] or [] for _ in range(repeats)]
-            times = [one for single in singles for one in single]
-    if len(times) == repeats:
+    times: Any = None
+    if not waits:
+        with torch.cuda.device(device):
+            times, _ = ahead([call] * repeats)  # all behind one spin
+            if times is None:
+                singles = [ahead([call])[0] or [] for _ in range(repeats)]
+                times = [one for single in singles for one in single]
+    if times is not None and len(times) == repeats:
         return statistics.median(ms for ms, _ in times)
     return statistics.median(between_events(call, device) for _ in range(repeats))
-
-
-def flowing_ms(call: Call, device: torch.device, *, warmup: int = 2, repeats: int = 9) -> float:
-    """Time of a call among others like it [ms], the median of three rounds without waits."""
-    for _ in range(warmup):
-        call()
-
-    def round_of_calls() -> None:
-        for _ in range(repeats):
-            call()
-
-    return statistics.median(by_clock(round_of_calls, device) for _ in range(3)) / repeats
 
 
 def ahead(

@@ -8,8 +8,9 @@ layers stay as they are, and one that saves more than noise stays.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from pcnn.nn.conv import Convolution, convolutions
 from pcnn.ops.engine import Engine
 from pcnn.ops.engine_settings import EngineSettings, LayerSizes
 from pcnn.runtime.observed import ObservedCall, evaluation, inputs, run_observed
-from pcnn.runtime.timing import device_ms, flowing_ms
+from pcnn.runtime.timing import device_ms
 from pcnn.tensor import SparseTensor
 
 #: Share of the network's time that settings have to save: less is noise.
@@ -59,8 +60,7 @@ def tune(
     are tried with other cuts of their implicit GEMM, those of a paper's engine with the settings
     that the paper searches. What gives other outputs than the usual settings, or fails, is left
     out. A network whose engines leave all launches to the device is timed there, with its maps in
-    place; another one by the clock, from sites alone. Call it under the autocast that the network
-    will run under. Of several processes each tunes for itself: tune in one, and give the others its
+    place; another one from sites alone. Call it under the autocast that it will run under. Of several processes each tunes for itself: tune in one, and give the others its
     settings (``engine.layers``).
 
     Args:
@@ -161,10 +161,9 @@ class _Race:
 
     def _ms(self) -> float:
         """Time of the network on all batches [ms]."""
-        timed: Callable[..., float] = device_ms if self._on_device else flowing_ms
+        waits, runs = not self._on_device, [partial(self._run, x) for x in self._batches]
         with evaluation(self._network), torch.set_grad_enabled(self._backward):
-            device = self._batches[0].device
-            return sum(timed(lambda x=x: self._run(x), device) for x in self._batches)
+            return sum(device_ms(run, self._batches[0].device, waits=waits) for run in runs)
 
     def _run(self, x: SparseTensor) -> None:
         if not self._on_device:  # levels, maps and layouts are built in every run

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.measured import Repeats, measure, peak_memory_mb, trace
-from pcnn.runtime.timing import device_ms, flowing_ms
+from pcnn.runtime.timing import device_ms
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -52,5 +52,4 @@ def test_the_hosts_time_does_not_count() -> None:
         return x @ x
 
     assert device_ms(call, GPU) < 0.1
-    assert flowing_ms(call, GPU) > 0.2
     assert 0 < device_ms(lambda: (x @ x).sum().item(), GPU, repeats=3) < 50  # it waits
