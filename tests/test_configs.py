@@ -125,22 +125,13 @@ COMMANDS = (
     *((f"tta={name}",) for name in options("tta")),
     *((f"trainer={name}",) for name in options("trainer")),
     *((f"callbacks={name}",) for name in ("plain", "evaluation")),
+    *((f"experiment={name}",) for name in options("experiment")),
 )
 
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_option_composes(words: tuple[str, ...]) -> None:
     assert refused(*words) is None
-
-
-@pytest.mark.parametrize("name", options("experiment"))
-def test_every_experiment_composes_and_says_what_it_is(name: str) -> None:
-    assert refused(f"experiment={name}") is None
-    text = (CONF / "experiment" / f"{name}.yaml").read_text()
-    head = [line for line in text.splitlines()[:10] if line.startswith("#")]
-    for word in ("command:", "source:", "expected:"):
-        assert any(line.startswith(f"# {word}") for line in head), word
-    assert f"python train.py experiment={name}" in text
 
 
 #: The key that a command line is refused for.

@@ -22,7 +22,6 @@ OPTIONS = (
     "callbacks.checkpoint.checkpoint_every=4",
     *QUICK,
 )
-KILLED = -signal.SIGKILL
 ALLOW = "allow_targets=[tests.experiment.kill]"
 
 
@@ -45,21 +44,14 @@ def logged_steps(path: Path) -> list[int]:
         return [int(row["step"]) for row in csv.DictReader(file)]
 
 
-def kill_and_resume(root: Path, name: str, step: int, *options: str) -> str:
-    """Kill the run before a step, resume it; returns what the resumed one printed."""
-    kill = (
-        f"+callbacks.kill={{_target_:tests.experiment.kill.KillOnce,step:{step},marker:{name}.x}}"
-    )
-    options = (*options, kill, ALLOW, f"hydra.run.dir={name}")
-    run("train.py", *OPTIONS, *options, cwd=root, expect=KILLED)
-    assert not (root / name / "metrics.json").exists()
-    return run("train.py", f"resume={name}", ALLOW, cwd=root).stdout
-
-
 # a run without workers is killed at any moment in tests/test_kills.py
 def test_killed_between_two_checkpoints(folder: Path) -> None:
     name = "killed"
-    kill_and_resume(folder, name, 7, "dataset.num_workers=2", "logger=[csv,wandb]")
+    kill = "+callbacks.kill={_target_:tests.experiment.kill.KillOnce,step:7,marker:killed.x}"
+    options = ("dataset.num_workers=2", "logger=[csv,wandb]", kill, ALLOW, f"hydra.run.dir={name}")
+    run("train.py", *OPTIONS, *options, cwd=folder, expect=-signal.SIGKILL)
+    assert not (folder / name / "metrics.json").exists()
+    run("train.py", f"resume={name}", ALLOW, cwd=folder)
     straight, resumed = state(folder / "straight"), state(folder / name)
     assert straight["steps"] == resumed["steps"] == 12
     assert straight.keys() == resumed.keys()
@@ -107,11 +99,3 @@ def test_ranks_stop_at_one_step_when_the_first_gets_a_sigterm(folder: Path) -> N
     run("train.py", *options, cwd=folder)
     assert state(folder / "ranks")["steps"] == 12
     assert "is finished" in run("train.py", *options, cwd=folder).stdout
-
-
-def test_killed_before_the_first_checkpoint_starts_again_in_its_folder(folder: Path) -> None:
-    said = kill_and_resume(folder, "early", 2)
-    assert "no checkpoint yet" in said
-    straight, resumed = state(folder / "straight"), state(folder / "early")
-    assert all(torch.equal(straight[key], resumed[key]) for key in straight)
-    assert len(list(folder.glob("early/checkpoints/*"))) == 2

@@ -60,8 +60,9 @@ def tune(
     are tried with other cuts of their implicit GEMM, those of a paper's engine with the settings
     that the paper searches. What gives other outputs than the usual settings, or fails, is left
     out. A network whose engines leave all launches to the device is timed there, with its maps in
-    place; another one from sites alone. Call it under the autocast that it will run under. Of several processes each tunes for itself: tune in one, and give the others its
-    settings (``engine.layers``).
+    place; another one from sites alone. Call it under the autocast that it will run under. Of
+    several processes each tunes for itself: tune in one, and give the others its settings
+    (``engine.layers``).
 
     Args:
         model: takes a `SparseTensor`; its layers' engines are replaced.
