@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -62,8 +61,8 @@ def read_steps(events: Iterable[Event], steps: int) -> StepTrace:
     timed = [event for event in events if event.get("ph") == "X"]
     calls = {_correlation(one): one for one in timed if one.get("cat") in CUDA_CALLS}
     on_device = [event for event in timed if event.get("cat") in DEVICE_WORK]
-    sums = [_Sums(steps) for _ in range(4)]
-    phases, layers, kernels, waited = sums
+    found: list[list[tuple[str, float]]] = [[], [], [], []]
+    phases, layers, kernels, waited = found
     around: dict[int, tuple[Event, ...]] = {}  # events in which a call lies, by its identity
     forward: dict[int, str] = {}  # module of an operator's number
     for thread in {one["tid"] for one in calls.values()}:
@@ -76,31 +75,23 @@ def read_steps(events: Iterable[Event], steps: int) -> StepTrace:
             elif category in CUDA_CALLS:
                 around[id(event)] = stack
                 if waits(name) and not any(OWN in one["name"] for one in stack):
-                    waited.add(_who(stack), float(event["dur"]))
+                    waited.append((_who(stack), float(event["dur"])))
     for event in on_device:
         took, stack = float(event["dur"]), around.get(id(calls.get(_correlation(event))), ())
         phase, layer = _place(stack, forward)
-        phases.add(phase, took)
-        layers.add(layer, took)
-        kernels.add(str(event["name"]), took)
-    return StepTrace(busy_of(on_device) / 1e3 / steps, *(one.largest() for one in sums))
+        phases.append((phase, took))
+        layers.append((layer, took))
+        kernels.append((str(event["name"]), took))
+    return StepTrace(busy_of(on_device) / 1e3 / steps, *(_sums(one, steps) for one in found))
 
 
-class _Sums:
-    """Milliseconds and numbers by name."""
-
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._of: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-
-    def add(self, name: str, microseconds: float) -> None:
-        entry = self._of[name]
-        entry[0] += microseconds / 1e3
-        entry[1] += 1
-
-    def largest(self) -> dict[str, Spent]:
-        ordered = sorted(self._of.items(), key=lambda entry: -entry[1][0])
-        return {name: (ms / self._steps, n / self._steps) for name, (ms, n) in ordered}
+def _sums(found: Iterable[tuple[str, float]], steps: int) -> dict[str, Spent]:
+    """Milliseconds and number by name, of a step, from microseconds."""
+    sums: dict[str, Spent] = {}
+    for name, took in found:
+        ms, number = sums.get(name, (0.0, 0.0))
+        sums[name] = ms + took / 1e3 / steps, number + 1 / steps
+    return dict(sorted(sums.items(), key=lambda entry: -entry[1][0]))
 
 
 def busy_of(work: Sequence[Event]) -> float:
