@@ -134,10 +134,8 @@ def _labels(predictor: Predictor, found: Classified, folder: Path) -> np.ndarray
     table = predictor.label_table
     known = table[[*range(len(predictor.class_names)), IGNORE]]
     kind = np.result_type(np.min_scalar_type(known.min()), np.min_scalar_type(known.max()))
-    labels: np.ndarray
-    if not isinstance(found.classes, np.memmap):
-        return table.astype(kind)[found.classes]
-    labels = np.memmap(folder / "labels", kind, "w+", shape=(len(found.classes),))
+    points = len(found.classes)
+    labels = np.memmap(folder / "labels", kind, "w+", shape=(max(points, 1),))[:points]
     for first in range(0, len(labels), PART):
         part = slice(first, first + PART)
         labels[part] = table[found.classes[part]]

@@ -19,7 +19,6 @@ PACKAGES = "torchsparse, minkowski or spconv."
 class ExportOptions:
     checkpoint: Annotated[Path, ARGUMENT, "Checkpoint of a run (best.ckpt)."]
     out: Annotated[Path, ARGUMENT, "File to write (.safetensors)."]
-    revision: Annotated[str | None, "Commit of the training, if the run did not record it."] = None
     bits: Annotated[Literal["16", "8"], "Bits of a weight; 8 with scales."] = "16"
     temperature: Annotated[
         Positive | None, "That logits are divided by, so that probabilities are calibrated."
@@ -38,8 +37,7 @@ def export(options: ExportOptions) -> None:
     if out.suffix != ".safetensors":
         raise typer.BadParameter(f"{out}: name a file that ends in .safetensors")
     with refusing():
-        settings = options.revision, options.temperature, int(options.bits)
-        facts = written(checkpoint, out, *settings)
+        facts = written(checkpoint, out, options.temperature, int(options.bits))
     figures = facts.pop("figures")
     say(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
     for name, value in {**facts, **figures}.items():

@@ -53,15 +53,12 @@ class Classified:
     note: str = ""  # how the cloud was cut into squares; empty where it was not
 
     @classmethod
-    def empty(cls, points: int, folder: Path | None = None) -> Classified:
-        """Rows without a class, in memory or in files of a folder."""
-        if folder is None or not points:
-            classes, confidence = np.empty(points, np.uint8), np.zeros(points, np.uint8)
-        else:
-            classes, confidence = (
-                np.memmap(folder / name, np.uint8, "w+", shape=(points,))
-                for name in ("classes", "confidence")
-            )
+    def empty(cls, points: int, folder: Path) -> Classified:
+        """Rows without a class, in files of a folder."""
+        classes, confidence = (
+            np.memmap(folder / name, np.uint8, "w+", shape=(max(points, 1),))[:points]
+            for name in ("classes", "confidence")
+        )
         for first in range(0, points, PART):
             classes[first : first + PART] = IGNORE
             forget_pages(classes)
@@ -106,7 +103,7 @@ def classify(
     a point in files that are mapped. `told` hears which share is done, `look` sees points.
     """
     if tile is None and cloud.points <= WHOLE:
-        part, found = cloud.whole(), Classified.empty(cloud.points)
+        part, found = cloud.whole(), Classified.empty(cloud.points, folder)
         scored = predictor.scored(predictor.cloud_of(part, cloud.path, cloud.in_map))
         found.put(part.rows, scored, np.arange(len(part)))
         look(part)

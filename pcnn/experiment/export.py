@@ -19,7 +19,6 @@ from pcnn.files.bounded import named
 def export(
     checkpoint: str | Path,
     out: str | Path,
-    revision: str | None = None,
     temperature: float | None = None,
     bits: int = 16,
 ) -> dict[str, Any]:
@@ -53,7 +52,7 @@ def export(
         "steps": int(content["global_step"]),
         "parameters": sum(value.numel() for value in learnt),
         "bits": bits,
-        "revision": revision or metrics.get("revision") or before.get("revision"),
+        "revision": metrics.get("revision") or before.get("revision"),
         "figures": dict(metrics.get("metrics") or before.get("figures", {})),
     }
     kept = without_places(config)

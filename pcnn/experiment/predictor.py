@@ -12,7 +12,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from pcnn.datasets.batches import CollateClouds
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
 from pcnn.datasets.placement import Placement, VoxelSize
@@ -104,11 +103,7 @@ class Predictor:
         return (logits / self.temperature).softmax(1), inverse
 
     def _placed(self, cloud: Cloud) -> SparseTensor:
-        """The network's input, on its device, where the points of a CUDA device are placed too."""
-        if self.device.type != "cuda":
-            sample = self.placement.sample(cloud, self.voxel_size)
-            batch = CollateClouds(self.in_channels, self.placement)([sample])
-            return batch.to(self.device).tensor
+        """The network's input, made on its device."""
         points, features = cloud.points.to(self.device), cloud.features.to(self.device)
         clouds = torch.zeros(len(points), dtype=torch.int64, device=self.device)
         inputs = torch.cat([points, features], dim=1)

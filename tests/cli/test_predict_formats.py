@@ -170,12 +170,6 @@ def test_large_files_are_cut_by_themselves(
     raw = np.asarray(after.classification)
     predictor = Predictor.load(kitti, torch.device("cpu"))
     np.testing.assert_array_equal(predictor.label_table[coloured["label"]], raw)
-    names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["a.laz", "a.ply", "a_confidence.npy"]
-    monkeypatch.setattr("pcnn.experiment.classify.WHOLE", 10_000)
-    parts = open_parts(tmp_path / "in" / "a.laz", predictor.reading)
-    found = classify(predictor, parts, tmp_path)
-    assert (predictor.label_table[found.classes] == raw).mean() > 0.5  # the network's field is wide
 
 
 CLASSES = {

@@ -10,6 +10,7 @@ from pcnn.datasets.registration import RegistrationPair
 from pcnn.datasets.registration.gt_files import scene_pairs
 from pcnn.metrics.registration import protocol, summarize
 from pcnn.models import ResUNetBN2C
+from pcnn.registration import evaluation
 from pcnn.registration.descriptor import Described, TurnedAtRandom, described_all
 from pcnn.registration.evaluation import evaluate_pairs
 from pcnn.registration.network_descriptor import NetworkDescriptor
@@ -72,7 +73,11 @@ class Places:
 SETTINGS = EstimateSettings(RansacSettings(0.05, hypotheses=3000))
 
 
-def test_right_descriptors_register_everything_and_each_cloud_is_described_once() -> None:
+def test_right_descriptors_register_everything_and_each_cloud_is_described_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evaluation, "BATCH", 1)
+    monkeypatch.setattr(evaluation, "CLOUDS", 2)
     scenes = Scenes()
     rules = protocol("predator", "threedmatch")
     done = evaluate_pairs(scenes, Places(scenes), rules, SETTINGS, [1500, 900])
