@@ -148,9 +148,8 @@ def _coloured(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
     for part in cloud:
         classes = found.classes[part.rows]
-        rgb = predictor.colors[np.minimum(classes, len(predictor.class_names))]  # grey is the last
         values = {"label": classes, "confidence": found.confidence[part.rows] / np.float32(FULL)}
-        yield part.places / cloud.reading.scale, rgb, values
+        yield part.places / cloud.reading.scale, predictor.colors[classes], values
 
 
 def prediction_view(
@@ -183,5 +182,5 @@ def prediction_view(
     if predictor.source == "simulated":
         notes.append("predicted by a network trained on SIMULATED data")
     note = ". ".join(notes)
-    names, colors = predictor.class_names, predictor.colors[:-1]
+    names, colors = predictor.class_names, predictor.colors
     return View([shown], names, colors, title=name, note=note, points=points)

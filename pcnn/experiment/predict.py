@@ -155,7 +155,7 @@ def predict(
         confidence.astype(np.float32) / FULL,
         done.predictor.label_table[classes],
         done.predictor.class_names,
-        done.predictor.colors[:-1],
+        done.predictor.colors,
         done.doubts,
     )
 

@@ -40,9 +40,6 @@ _ENOUGH = 100
 #: near ground far denser than the rest.
 _WIDE, _CELL, _DENSE, _UNEVEN = 100.0, 4.0, 100.0, 4.0
 
-#: Colour of points without a class.
-GREY = (128, 128, 128)
-
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
@@ -51,7 +48,7 @@ class Predictor:
     net: nn.Module  # in evaluation mode, on device
     device: torch.device  # where it computes
     class_names: tuple[str, ...]  # C names
-    colors: np.ndarray  # [C + 1, 3] uint8; the last row is for points without a class
+    colors: np.ndarray  # [C, 3] uint8
     in_channels: int  # input channels: x, y, z and the cloud's own
     voxel_size: VoxelSize  # edge of a voxel [m]; on native points of a cell, the unit of kernels
     trained_crop: float | None  # radius the network was trained in [m], None if whole clouds
@@ -76,7 +73,7 @@ class Predictor:
                 net=networks.network_of(cfg, found).to(device).eval(),
                 device=device,
                 class_names=tuple(data["class_names"]),
-                colors=np.array([*data["colors"], GREY], dtype=np.uint8),
+                colors=np.array(data["colors"], dtype=np.uint8),
                 in_channels=3 + len(data["channels"]),
                 voxel_size=plain["dataset"]["voxel_size"],
                 trained_crop=cfg.dataset.get("crop"),  # rooms have none

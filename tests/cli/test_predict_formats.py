@@ -170,6 +170,8 @@ def test_large_files_are_cut_by_themselves(
     raw = np.asarray(after.classification)
     predictor = Predictor.load(kitti, torch.device("cpu"))
     np.testing.assert_array_equal(predictor.label_table[coloured["label"]], raw)
+    rgb = np.stack([coloured[name] for name in ("red", "green", "blue")], 1)
+    np.testing.assert_array_equal(rgb, predictor.colors[coloured["label"]])
 
 
 CLASSES = {
