@@ -5,22 +5,7 @@ import numpy as np
 import pytest
 
 from pcnn import cores
-from pcnn.datamodules.exact_loading import worker_count
 from tests.datamodules.modules import folder_module
-
-
-@pytest.mark.parametrize(
-    ("available", "usual", "for_cpu", "of_12"),
-    [(1, 0, 0, 1), (6, 5, 2, 6), (64, 16, 2, 12)],
-)
-def test_one_core_is_left_to_the_training(
-    available: int, usual: int, for_cpu: int, of_12: int
-) -> None:
-    count = worker_count
-    assert count(None, available, False) == usual
-    assert count(None, available, True) == for_cpu
-    assert count(12, available, True) == of_12
-    assert count(0, available, False) == 0
 
 
 def test_ranks_of_a_machine_share_its_cores_and_small_sets_take_few(
@@ -36,8 +21,12 @@ def test_ranks_of_a_machine_share_its_cores_and_small_sets_take_few(
     assert data.val_dataloader()._loader.num_workers == 1  # one cloud validates
     data.trainer = L.Trainer(accelerator="cpu", devices=12, strategy="ddp", logger=False)
     assert data.workers == 0
-    data.num_workers = 1
-    assert data.workers == 1
+    data.num_workers = 5
+    assert data.workers == 1  # a core each
+    data.trainer = L.Trainer(accelerator="cpu", logger=False)
+    assert data.workers == 5
+    data.num_workers = None
+    assert data.workers == 2  # a training on the CPU
 
 
 def test_cores_of_a_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

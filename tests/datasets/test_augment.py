@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,11 +40,6 @@ def only(**changes: Any) -> Augmentation:
 def coloured(n: int, seed: int = 0) -> Cloud:
     colours = np.random.default_rng(seed).uniform(0.2, 0.7, (n, 3)).astype(np.float32)
     return replace(cloud(n, seed), features=torch.from_numpy(colours))
-
-
-def marked(n: int, seed: int, mark: float) -> Cloud:
-    """A cloud whose feature says where it comes from."""
-    return replace(cloud(n, seed), features=torch.full((n, 1), mark))
 
 
 @pytest.mark.parametrize("n", [0, 1])
@@ -130,45 +124,6 @@ def test_elastic_is_the_published_one(grain: float):
     )
     np.testing.assert_allclose(after.points.numpy(), expected, atol=1e-4)
     assert float((after.points - before.points).norm(dim=1).max()) > 1e-3
-
-
-@pytest.mark.parametrize("areas", [1, 6])
-def test_lasermix_takes_bands_in_turn(areas: int):
-    own, other = marked(3000, 1, 0.0), marked(3000, 2, 1.0)
-    mixed = LaserMix(areas=[areas])(own, other, generator())
-    edges = np.linspace(3.0, -25.0, areas + 1)
-    for source, given in ((0.0, own), (1.0, other)):
-        x, y, z = given.points.double().unbind(1)
-        pitch = torch.rad2deg(torch.atan2(z, torch.hypot(x, y)))
-        band = torch.from_numpy(np.digitize(pitch.numpy(), edges[1:-1])).clamp(0, areas - 1)
-        expected = given.points[band % 2 == int(source)]
-        assert torch.equal(mixed.points[mixed.features[:, 0] == source], expected)
-    assert len(mixed.labels) == mixed.n_points
-    assert len({LaserMix()(own, other, generator(e)).n_points for e in range(30)}) == 4
-
-
-def test_polarmix_swaps_a_half_plane_and_pastes_instances_turned_twice():
-    own, other = marked(4000, 1, 0.0), marked(4000, 2, 1.0)
-    mixed = PolarMix(swap=1.0, paste=0.0)(own, other, generator())
-    assert mixed.n_points == pytest.approx(4000, rel=0.05)
-    angle = torch.atan2(mixed.points[:, 1], mixed.points[:, 0])
-    theirs, ours = (angle[mixed.features[:, 0] == mark] for mark in (1.0, 0.0))
-    middle = torch.atan2(theirs.sin().mean(), theirs.cos().mean())
-    assert float((theirs - middle).cos().min()) > -0.03
-    assert float((ours - middle).cos().max()) < 0.03
-    classes = (0, 5)
-    mixed = PolarMix(classes, swap=0.0, paste=1.0)(own, other, generator())
-    things = other.points[torch.isin(other.labels, torch.tensor(classes))]
-    assert mixed.n_points == 4000 + 3 * len(things)
-    assert torch.equal(mixed.points[:4000], own.points)
-    copies = mixed.points[4000:].view(3, len(things), 3)
-    assert torch.equal(copies[0], things)
-    third = 2 * math.pi / 3
-    for number, copy in enumerate(copies[1:]):
-        torch.testing.assert_close(copy[:, 2], things[:, 2])
-        turn = torch.atan2(copy[0, 1], copy[0, 0]) - torch.atan2(things[0, 1], things[0, 0])
-        assert number * third <= float(turn) % (2 * math.pi) <= (number + 1) * third
-    assert set(mixed.labels[4000:].tolist()) <= set(classes)
 
 
 @pytest.fixture

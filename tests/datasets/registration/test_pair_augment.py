@@ -6,6 +6,16 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.registration.augment import PairAugmentation
+from pcnn.datasets.registration.sensors import (
+    LEAST,
+    AnySensor,
+    Beams,
+    DepthCamera,
+    RangeNoise,
+    RangeThinning,
+    Sensor,
+    Sparser,
+)
 from pcnn.datasets.transforms.augment import sample_generator
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import Pair, world
@@ -108,3 +118,42 @@ def test_tiny_clouds_and_numbers_that_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             PairAugmentation(**options)
+
+
+SENSORS = (
+    *(Beams(), RangeThinning(), Sparser((500, 900)), RangeNoise(), DepthCamera()),
+    AnySensor((Beams(), (RangeThinning(), RangeNoise())), probability=0.8),
+)
+
+
+def shell(points: int = 20000, farthest: float = 12.0) -> Tensor:
+    """Points all around a sensor, 1 m to ``farthest`` away, 30 degrees up and down at most."""
+    generator = torch.Generator().manual_seed(0)
+    share = torch.rand(3, points, generator=generator, dtype=torch.float64)
+    azimuth, elevation = share[0] * 6.2831853, (share[1] - 0.5) * 1.0471976
+    flat = elevation.cos()
+    rays = torch.stack([flat * azimuth.cos(), flat * azimuth.sin(), elevation.sin()], 1)
+    return (rays * (1 + (farthest - 1) * share[2])[:, None]).float()
+
+
+def changed(sensor: Sensor, points: Tensor, index: int = 0) -> Tensor:
+    return sensor(points, sample_generator(0, 0, index))
+
+
+@pytest.mark.parametrize("sensor", SENSORS, ids=lambda one: type(one).__name__)
+def test_a_function_of_the_cloud_and_the_generator_that_leaves_no_cloud_without_points(
+    sensor: Sensor,
+) -> None:
+    points = shell()
+    results = [changed(sensor, points, index) for index in range(4)]
+    for index, one in enumerate(results):
+        assert one.dtype == torch.float32
+        assert bool(torch.isfinite(one).all())
+        assert LEAST <= len(one) <= len(points)
+        assert torch.equal(changed(sensor, points, index), one)
+        strided = points.T.contiguous().T  # as other changes leave points in memory
+        assert torch.equal(changed(sensor, strided, index), one)
+    for few in (points[:0], points[:1], torch.zeros(3, 3)):
+        found = changed(sensor, few)
+        assert found.shape == few.shape
+        assert bool(torch.isfinite(found).all())
