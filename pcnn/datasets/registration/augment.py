@@ -194,9 +194,14 @@ def warped(points: Tensor, generator: np.random.Generator, size: float) -> Tenso
     height = np.float32(size * math.sqrt(2.0 / waves))
     x, y, z = places = columns(points)
     moved = places.copy()
+    field, part = np.empty((2, waves, len(points)), np.float32)
     for value, (a, b, c), shift in zip(moved, vectors.transpose(0, 2, 1, 3), shifts, strict=True):
-        field = x * a + y * b + z * c + shift  # [waves, P]
+        np.multiply(x, a, out=field)  # [waves, P]
+        field += np.multiply(y, b, out=part)
+        field += np.multiply(z, c, out=part)
+        field += shift
         torch.from_numpy(field).sin_()
-        for wave in field * height:
+        field *= height
+        for wave in field:
             value += wave
     return rows(moved)
