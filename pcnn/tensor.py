@@ -15,7 +15,7 @@ from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import require_tensors
 from pcnn.geometry.kernel_map import one_line
 from pcnn.geometry.kernel_slots import Triple, triple
-from pcnn.geometry.sites import require_voxels
+from pcnn.geometry.voxel_grid import require_voxels
 from pcnn.rowwise import acts_by_row, batch_norm
 
 

@@ -189,11 +189,6 @@ class KernelMap:
         return self.edges.one_per_slot[int(self.flipped)]
 
     @property
-    def one_per_slot_transposed(self) -> bool:
-        """True if at most one output fills a slot of an input."""
-        return self.edges.one_per_slot[int(not self.flipped)]
-
-    @property
     def symmetric(self) -> bool:
         """True if ``(i, j, k)`` implies ``(j, i, K - 1 - k)``: the map is its own transpose."""
         return self.edges.symmetric

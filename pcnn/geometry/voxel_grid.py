@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.base import Finer, Geometry
-from pcnn.geometry.checks import check_integers, check_order
+from pcnn.geometry.checks import check_batch, check_integers, check_order
 from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
-from pcnn.geometry.packing import check_bound, pack
+from pcnn.geometry.packing import HALF, check_bound, pack
 
 Box = tuple[Triple, Triple]
 
@@ -244,3 +244,40 @@ def _reached(grid: VoxelGrid, kernel: Kernel, up: bool = False) -> VoxelGrid:
         end = torch.tensor(level.spatial_shape, device=grid.device) * step
         inside &= ((around[:, :, 1:] >= 0) & (around[:, :, 1:] < end)).all(2)
     return replace(level, keys=torch.unique(pack(around[inside]), sorted=True))
+
+
+def find_keys(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows of keys among sorted ones, by binary search."""
+    if not len(keys):
+        return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
+    rows = torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1)
+    return rows, keys[rows] == wanted
+
+
+def find_cells(grid: VoxelGrid, cells: Tensor, batch: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Rows of the sites at given cells."""
+    if batch is None and grid.batch_size != 1:
+        raise ValueError(f"the sites are of {grid.batch_size} clouds: give the batch, [P] integers")
+    if batch is None:
+        clouds = torch.zeros(len(cells), dtype=torch.int64, device=cells.device)
+    else:
+        check_batch(batch, len(cells))
+        clouds = batch.to(torch.int64)
+    if not cells.is_floating_point():
+        cells = cells.to(torch.int64)
+    inside = (clouds >= 0) & (clouds < grid.batch_size)  # [P]
+    inside &= ((cells >= -HALF) & (cells < HALF)).all(1)
+    coords = torch.cat([clouds[:, None], cells], dim=1)
+    coords = torch.where(inside[:, None], coords, 0).to(torch.int64)  # [P, 4]
+    rows, there = find_keys(grid.keys, pack(coords))
+    return rows, there & inside
+
+
+def require_voxels(geometry: Geometry, operation: str) -> VoxelGrid:
+    """The geometry, if it is a voxel grid."""
+    if not isinstance(geometry, VoxelGrid):
+        raise TypeError(
+            f"{operation} takes sites of a VoxelGrid, got a {type(geometry).__name__}; "
+            "pcnn.voxelize makes voxels of points"
+        )
+    return geometry

@@ -33,15 +33,11 @@ class DoubleTraversed:
     """Search backwards to split the queries, then forwards within small blocks.
 
     The keys of the output sites plus the delta of slot k are a sorted segment of queries. The last
-    key of every block of B input keys is searched in the segment (backward). That says which
-    queries can only equal a key of that block. Ranges of more than C queries are cut. Then each
-    query is searched in its block of B keys, in shared memory (forward). O(K N log B) comparisons
-    on chip, three launches, no synchronisation. Scratch memory is one table more: ``4 K N_out``
-    bytes, plus ``8 K (N_in / B + N_out / C)``.
+    key of every block of B input keys is searched in the segment, which says what queries can only
+    equal a key of that block; ranges of more than C are cut. Then each query is searched in its
+    block, in shared memory. Scratch memory is one table more.
 
-    Source: Minuet (EuroSys 2024), section 5.1. Query blocks stand in their list at places known in
-    closed form, in place of a prefix sum, and a last pass turns the columns of results into rows of
-    the neighbour table.
+    Source: Minuet (EuroSys 2024), section 5.1; query blocks stand at places known in closed form.
     """
 
     device_only: ClassVar[bool] = True

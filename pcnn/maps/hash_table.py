@@ -45,18 +45,10 @@ UNROLLED_SLOTS = 8
 class HashTable:
     """Keep the input sites where a coordinate finds its row; look up every slot of each output.
 
-    Two ways to keep them:
-
-    * ``hash``: open addressing with linear probing over packed keys, at most half full; the key's
-      row is the value. Neighbours along z begin to probe in one 32-byte sector (the rest of the
-      key is hashed), so a column of slots reads one or two sectors in place of K_z.
-    * ``grid``: an array over the bounding box, collision-free: exactly one memory access for an
-      insertion or a look-up, at the price of clearing the box. That is the extent that the host
-      knows of every axis, by which ``auto`` decides:
-      ``4 B prod_axis(floor(highest / tensor_stride) - floor(lowest / tensor_stride) + 1)`` bytes.
-
-    O(N_in + K N_out) look-ups in two launches, no synchronisation. Scratch memory is 16 to 64
-    bytes an input site, or the grid.
+    ``hash``: open addressing with linear probing over packed keys, at most half full. Neighbours
+    along z begin to probe in one 32-byte sector, so a column of slots reads one or two.
+    ``grid``: an array over the bounding box, one memory access for a look-up, at the price of
+    clearing ``4 B prod_axis(cells)`` bytes, by which ``auto`` decides.
 
     Source: TorchSparse (MLSys 2022), section 4.4; its figure 13 takes the steps one by one:
     `search` ``hash`` or ``grid``, then `simplified`, `symmetry`.

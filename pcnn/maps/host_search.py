@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.geometry.sites import find_keys
+from pcnn.geometry.layouts import row_starts
+from pcnn.geometry.voxel_grid import find_keys
 
 Pairs = tuple[Tensor, Tensor]
 
@@ -19,18 +20,13 @@ Pairs = tuple[Tensor, Tensor]
 CHUNK = 1 << 23
 
 
-def assemble_pairs(
-    slots: Sequence[Pairs],
-    source: VoxelGrid,
-    target: VoxelGrid,
-    symmetric: bool = False,
+def _joined(
+    slots: Sequence[Pairs], source: VoxelGrid, target: VoxelGrid, kernel: Kernel
 ) -> KernelMap:
-    """Join the pairs of all slots into a voxel kernel map."""
-    offsets = torch.zeros(len(slots) + 1, dtype=torch.int64)
-    counts = torch.tensor([index.shape[0] for index, _ in slots], dtype=torch.int64)
-    torch.cumsum(counts, 0, out=offsets[1:])
-    in_index = torch.cat([index for index, _ in slots]).to(torch.int32)
-    out_index = torch.cat([index for _, index in slots]).to(torch.int32)
+    """The kernel map of the pairs of all slots."""
+    offsets = torch.tensor([0, *(len(index) for index, _ in slots)]).cumsum(0)
+    in_index, out_index = (torch.cat(rows).to(torch.int32) for rows in zip(*slots, strict=True))
+    symmetric = source is target and kernel.is_symmetric
     return KernelMap.from_pairs(
         in_index, out_index, offsets, source.rows, target.rows, symmetric=symmetric
     )
@@ -40,12 +36,8 @@ def sort_by_slot(
     slot: Tensor, in_index: Tensor, out_index: Tensor, volume: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Bring triplets into the order of `KernelMap.from_pairs`; the host waits for their numbers."""
-    order = torch.argsort(torch.where(slot < 0, volume, slot), stable=True)
-    counts = torch.zeros(volume + 1, dtype=torch.int64, device=slot.device)
-    counts.index_add_(0, slot + 1, torch.ones_like(slot, dtype=torch.int64))
-    offsets = torch.zeros(volume + 1, dtype=torch.int64)
-    torch.cumsum(counts[1:].cpu(), 0, out=offsets[1:])
-    order = order[: int(offsets[-1])]
+    order = torch.argsort(slot, stable=True)
+    offsets = row_starts(slot, volume).cpu()
     return in_index[order].to(torch.int32), out_index[order].to(torch.int32), offsets
 
 
@@ -70,8 +62,7 @@ class BruteForce:
                 parts.append((j, i + number * rows))
             in_index, out_index = map(torch.cat, zip(*parts, strict=True))
             found.append((in_index, out_index))
-        symmetric = kernel.is_symmetric and source is target
-        return assemble_pairs(found, source, target, symmetric)
+        return _joined(found, source, target, kernel)
 
 
 @dataclass(frozen=True)
@@ -82,22 +73,21 @@ class SortedSearch:
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map by sorted search; see `Builder.build`."""
-        symmetric = kernel.is_symmetric and source is target
         if source.rows == 0 or target.rows == 0:
             empty = source.keys.new_zeros(0)
-            return assemble_pairs([(empty, empty)] * kernel.volume, source, target, symmetric)
+            return _joined([(empty, empty)] * kernel.volume, source, target, kernel)
         origin, *steps = kernel.key_steps(source.tensor_stride)
         slots = itertools.product(*map(range, kernel.size))
         deltas = [origin + sum(map(operator.mul, slot, steps)) for slot in slots]
-        if symmetric:
-            found = _search(source.keys, source.keys, deltas[: kernel.volume // 2])
-            rows = torch.arange(source.rows, device=source.device)
-            # an even number of slots has none at the centre
-            centre = [(rows, rows)] if kernel.volume % 2 else []
-            # slot K-1-k of a symmetric map is slot k with input and output exchanged
-            mirrored = [(out_index, in_index) for in_index, out_index in reversed(found)]
-            return assemble_pairs([*found, *centre, *mirrored], source, target, True)
-        return assemble_pairs(_search(source.keys, target.keys, deltas), source, target)
+        if not (kernel.is_symmetric and source is target):
+            return _joined(_search(source.keys, target.keys, deltas), source, target, kernel)
+        found = _search(source.keys, source.keys, deltas[: kernel.volume // 2])
+        rows = torch.arange(source.rows, device=source.device)
+        # an even number of slots has none at the centre
+        centre = [(rows, rows)] if kernel.volume % 2 else []
+        # slot K-1-k of a symmetric map is slot k with input and output exchanged
+        mirrored = [(out_index, in_index) for in_index, out_index in reversed(found)]
+        return _joined([*found, *centre, *mirrored], source, target, kernel)
 
 
 def _search(source_keys: Tensor, target_keys: Tensor, deltas: list[int]) -> list[Pairs]:

@@ -24,15 +24,9 @@ UNROLLED = 64
 def reached_sites(grid: VoxelGrid, kernel: Kernel, *, simplified: bool = True) -> VoxelGrid:
     """Sites u of the output with ``p = u + offset`` for some input site p and some slot.
 
-    For every input p and slot the candidate is ``u = p - offset tensor_stride``, as a packed key.
-    It is kept if the output's tensor stride divides it (modular check), a packed key can hold it
-    (boundary check), and it lies in the grid's volume where it has one. Then they are sorted and
-    unique. Equals the sites that ``VoxelGrid.strided`` derives under ``downsampling="reached"``,
-    and those of ``VoxelGrid.dilated`` for a kernel of stride 1.
-
-    The host waits once, for the number of sites: their memory is allocated exactly. Candidates
-    take 48 bytes each of scratch memory, as many as there may be: ``prod_axis ceil(K / s)`` an
-    input, 8 of them for K = 3, s = 2.
+    As `VoxelGrid.strided` under ``downsampling="reached"``, or `VoxelGrid.dilated`. Candidates that
+    the output's stride divides, and a key and the volume hold, are sorted and made unique; they
+    take 48 bytes each. The host waits once, for the number of sites.
 
     Source: TorchSparse (MLSys 2022), appendix A, algorithm 3, and section 4.4.
     """

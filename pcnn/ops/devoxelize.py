@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from pcnn.dataflows.torch_sums import accumulator
 from pcnn.geometry.checks import check_cells, check_points, require_tensors, voxel_sizes
-from pcnn.geometry.sites import find_cells, require_voxels
+from pcnn.geometry.voxel_grid import find_cells, require_voxels
 from pcnn.tensor import SparseTensor
 
 #: Ways from voxels to points.

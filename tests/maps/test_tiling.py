@@ -68,7 +68,7 @@ def test_triplets_equal_brute_force(
         with guarded(monkeypatch):
             built = RadiusSearch().build(*pair, kernel)
         assert built.one_per_slot == wanted.one_per_slot == pair[0].one_per_cell
-        assert built.one_per_slot_transposed
+        assert built.transpose().one_per_slot
         assert (built.n_in, built.n_out) == (wanted.n_in, wanted.n_out)
         alike(built, wanted, "pairs", "counts", "rows_csr", *["table"] * built.one_per_slot)
 
