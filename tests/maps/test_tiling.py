@@ -1,6 +1,7 @@
 """Maps of kernels that tile space: one output and one slot for every input."""
 
 import itertools
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_triplets_equal_brute_force(
     request.getfixturevalue("emulated")
     request.getfixturevalue("reversed_blocks")
     for pair, wanted in zip(itertools.pairwise(levels), plain, strict=True):
-        with guarded(monkeypatch):
+        with guarded(monkeypatch) if n else nullcontext():
             built = RadiusSearch().build(*pair, kernel)
         assert built.one_per_slot == wanted.one_per_slot == pair[0].one_per_cell
         assert built.transpose().one_per_slot
