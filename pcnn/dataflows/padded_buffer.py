@@ -54,17 +54,6 @@ class PaddedBuffer:
         """Rows of all products."""
         return self.gathered if self.identity is None else self.identity.end
 
-    def padding(self) -> list[tuple[int, int]]:
-        """First and one-past-last row of every range that belongs to no triplet."""
-        ranges = []
-        for block in self.blocks:
-            for number, slot in enumerate(block.slots):
-                first = self.offsets[slot + 1] + self.shifts[slot]
-                last = block.start + (number + 1) * block.rows
-                if first < last:
-                    ranges.append((first, last))
-        return ranges
-
 
 def padded_buffer(
     offsets: tuple[int, ...], grouping: Grouping, identity: int, mirrored: bool
@@ -99,11 +88,13 @@ class Placement:
     @cached_property
     def padding(self) -> Tensor:
         """``[P]`` int64, the rows that belong to no triplet, on the device."""
-        moved, counts, total = [], [], 0
-        for first, last in self.place.padding():
-            moved.append(first - total)
-            counts.append(last - first)
-            total += last - first
+        moved, counts, total, place = [], [], 0, self.place
+        for block in place.blocks:
+            for number, slot in enumerate(block.slots, 1):
+                first = place.offsets[slot + 1] + place.shifts[slot]
+                counts.append(block.start + number * block.rows - first)
+                moved.append(first - total)
+                total += counts[-1]
         before, sizes = upload([moved, counts], self.shifts.device)
         rows = torch.arange(total, device=self.shifts.device)
         return rows.add_(before.repeat_interleave(sizes, output_size=total))

@@ -79,7 +79,10 @@ def outer_products(
         (x.contiguous(), grad.contiguous(), in_index, out_index, counts, partials),
         (chunk, volume),
     )
-    return sum_of_chunks(partials, counts, chunk, spec.out_dtype, mirrored=spec.mirrored)
+    summed, grid, parts = _sum_cut(shape[1] * shape[2], volume, spec.mirrored)
+    out = torch.empty(shape, dtype=spec.out_dtype, device=x.device)
+    summed(grid, (partials, counts, out), (chunk, parts, volume))
+    return out
 
 
 @functools.lru_cache(maxsize=4096)
@@ -189,18 +192,6 @@ def outer_products_kernel(  # type: ignore[no-untyped-def]
     if SIDE > 1:
         inside &= (rows // OWN_IN)[:, None] == (columns // (C_OUT // SIDE))[None, :]
     tl.store(targets, sums, mask=inside)
-
-
-def sum_of_chunks(
-    partials: Tensor, counts: Tensor, chunk: int, out_dtype: torch.dtype, *, mirrored: bool = False
-) -> Tensor:
-    """``out[k] = sum of the partial sums of the chunks of slot k``, in an order that is fixed."""
-    volume = counts.shape[0]
-    _, rows, columns = partials.shape
-    out = torch.empty((volume, rows, columns), dtype=out_dtype, device=partials.device)
-    variant, grid, parts = _sum_cut(rows * columns, volume, mirrored)
-    variant(grid, (partials, counts, out), (chunk, parts, volume))
-    return out
 
 
 @functools.lru_cache(maxsize=4096)

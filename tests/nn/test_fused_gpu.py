@@ -3,35 +3,13 @@ import torch
 from torch import nn
 
 import pcnn
-from pcnn.models.blocks import ConvNorm, Layers, ResidualBlock
-from pcnn.nn import Conv3d, cat
+from pcnn.models.blocks import ConvNorm
+from pcnn.nn import Conv3d
 from tests.clouds import surface_grid
 from tests.nn.fusing import shaken
-from tests.tolerance import RELATIVE_RMS, relative_rms
 from tests.waits import nothing_waits
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("joined", [False, True])
-@pytest.mark.parametrize("channels", [16, 48])
-def test_a_block_against_float64(channels: int, joined: bool, dtype: torch.dtype) -> None:
-    block = shaken(ResidualBlock(16, channels, Layers())).to("cuda", dtype)
-    grid = surface_grid(5000).to("cuda")
-    features = torch.randn(grid.rows, 16, device="cuda").to(dtype)
-    x = pcnn.SparseTensor(features, grid)
-    with torch.no_grad():
-        parts = [x.replace(part.contiguous()) for part in features.split([12, 4], dim=1)]
-        y = block(cat(*parts) if joined else x).features
-    exact = shaken(ResidualBlock(16, channels, Layers("reference"))).cuda()
-    exact.load_state_dict(block.state_dict())
-    expected = exact.double()(x.replace(features.double())).features.detach()
-    plain = block(x).features.detach()  # gradients are enabled: one operation after another
-    error = relative_rms(y, expected)
-    assert y.dtype == dtype
-    assert error < 2 * RELATIVE_RMS[dtype]
-    assert error <= 1.2 * relative_rms(plain, expected)
 
 
 @pytest.mark.parametrize("trains", [False, True])
