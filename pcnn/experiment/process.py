@@ -126,6 +126,5 @@ def how_to_go_on(folder: Path, name: str) -> str:
     return f"{name}: stopped. To go on from {step}:\n  {resume_command(folder)}"
 
 
-def nothing_written(name: str) -> str:
-    """That an evaluation has to be done again."""
-    return f"{name}: stopped; no figures were written. The same command evaluates again."
+#: Said of an evaluation that was stopped.
+nothing_written = "{}: stopped; no figures were written. The same command evaluates again.".format

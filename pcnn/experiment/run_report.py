@@ -19,11 +19,12 @@ from pcnn.messages import short_names, visible
 from pcnn.metrics.iou import present
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
 
-#: Largest metrics.csv [bytes], most pictures of a run, and most bytes of one.
-CSV, PICTURES, PICTURE = 1 << 28, 8, 1 << 24
+#: Largest metrics.csv [bytes].
+CSV = 1 << 28
 
 Series = list[tuple[int, float]]
 
@@ -55,7 +56,6 @@ class RecordedRun:
         metrics = run_folder.load_metrics(folder) if finished else {}
         known = {"steps": f"not finished, {last} so far", **metrics, "folder": folder}
         counted = (folder / run_folder.CONFUSION).is_file()
-        images = sorted(folder.glob("*.png"))
         return cls(
             name,
             {key: value for key, value in known.items() if not isinstance(value, dict)},
@@ -63,7 +63,7 @@ class RecordedRun:
             known.get("metrics") or {},
             series,
             run_folder.read_counts(folder) if counted else ((), {}),
-            [one for one in images if one.stat().st_size <= PICTURE][:PICTURES],
+            sorted(folder.glob("*.png")),
         )
 
 
@@ -156,8 +156,7 @@ def charts(runs: Sequence[RecordedRun]) -> list[tuple[str, str]]:
         drawn = {run.name: run.series[name] for run in runs if len(run.series.get(name, ())) > 1}
         if not drawn or name.count("/") > 1:
             continue
-        figure = new_figure()
-        axes = figure.subplots()
+        figure, axes = drawing()
         for run, series in drawn.items():
             axes.plot(*zip(*series, strict=True), ".-", lw=1, ms=2, label=plain(run))
         least = min(value for series in drawn.values() for _, value in series)
@@ -174,8 +173,7 @@ def confusion(counts: Tensor, names: Sequence[str]) -> str:
     kept = present(counts).nonzero().squeeze(1)
     shares = (counts / counts.sum(1, keepdim=True).clamp(min=1))[kept][:, kept]
     labels = [plain(names[row]) for row in kept.tolist()]
-    figure = new_figure()
-    axes = figure.subplots()
+    figure, axes = drawing()
     figure.colorbar(axes.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=1))
     axes.set_xticks(range(len(kept)), labels, rotation=90, fontsize="x-small")
     axes.set_yticks(range(len(kept)), labels, fontsize="x-small")
@@ -183,10 +181,11 @@ def confusion(counts: Tensor, names: Sequence[str]) -> str:
     return picture(figure)
 
 
-def new_figure() -> Figure:
+def drawing() -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(5, 3.2), layout="constrained")
+    figure = Figure(figsize=(5, 3.2), layout="constrained")
+    return figure, figure.subplots()
 
 
 def plain(text: str) -> str:

@@ -153,7 +153,8 @@ def test_other_batches_are_refused(tmp_path: Path) -> None:
 def test_a_run_that_is_made_longer(tmp_path: Path, first: int, every: int) -> None:
     case = {"every": every, "val_check_interval": 5, **ACROSS}
     train(tmp_path / "broken", **{**case, "max_steps": first})
-    same_end(tmp_path / "broken", tmp_path / "straight", case)
+    trainers = same_end(tmp_path / "broken", tmp_path / "straight", case)
+    assert trainers[0].current_epoch == trainers[1].current_epoch
     assert list(validations(tmp_path / "broken")) == [5, 10, 15, 20]
 
 

@@ -72,6 +72,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     },
     "checkpoints_of_another_run": {"callbacks.checkpoint.folder": "../other/checkpoints"},
     "csv": {"logger.csv.save_dir": "ELSEWHERE"},
+    "words_of_its_own": {"trainer.strategy": "fsdp", "callbacks.checkpoint.folder": "other"},
     "wandb_server": {
         "logger.wandb": {
             "_target_": "pcnn.loggers.RunWandbLogger",
