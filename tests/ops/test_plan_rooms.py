@@ -19,6 +19,7 @@ from tests.waits import nothing_waits
 device = conftest.device
 
 SPARE = 37
+CPU = torch.device("cpu")
 
 
 def larger(room: Room) -> Room:
@@ -95,9 +96,7 @@ def test_equal_those_of_exact_size(
 @pytest.mark.usefixtures("emulated")
 def test_cells_that_keys_do_not_hold_are_refused() -> None:
     planner = Planner(MODELS["minkunet42"](engine=reading("steps")))
-    room = larger(
-        planner.on_voxels.fixed.room_of(planner.voxelize(cells_on(torch.device("cpu")), 3))
-    )
+    room = larger(planner.on_voxels.fixed.room_of(planner.voxelize(cells_on(CPU), 3)))
     for cell, rule in (
         ([0, 0, 1 << 20, 0], r"y leaves -131072\.\.131071"),
         ([0, 131030, 0, 0], r"plan: .* kernel 42 more"),
@@ -108,3 +107,19 @@ def test_cells_that_keys_do_not_hold_are_refused() -> None:
             in_room(planner, cells, room)
         with pytest.raises(ValueError, match=rule):
             planner.voxelize(cells, 3)
+
+
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("words", [True, False])
+def test_a_cloud_that_does_not_fit_has_no_sites(
+    level: int, words: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner, cells = Planner(MODELS["minkunet42"](engine=reading("steps"))), cells_on(CPU)
+    needed = planner.on_voxels.fixed.room_of(planner.voxelize(cells, 3))
+    rows = [n - (place == level) for place, n in enumerate(needed.rows)]
+    room = replace(needed, rows=tuple(rows), words=needed.words * words, whole=False)
+    grid, seen = in_room(planner, cells, room, monkeypatch)
+    assert not room.holds(seen)
+    for made in planner.recipe.levels_of(grid)[level:]:
+        assert int(made.count) == 0
