@@ -58,4 +58,4 @@ for builder in (SortedSearch(), BruteForce()):
             fresh = pcnn.from_coordinates(cells, torch.zeros(80, 4)).geometry  # keeps no maps yet
             y = layer(pcnn.SparseTensor(x.features, fresh))
         assert torch.allclose(y.features, out, atol=1e-5)
-        print(builder.name, "+", dataflow.name, ": the same values")
+        print(type(builder).__name__, "+", type(dataflow).__name__, ": the same values")
