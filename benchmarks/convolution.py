@@ -75,7 +75,8 @@ class Place:
         return max(len(j) for j, _ in self.pairs)
 
     def row(self, what: str, engine: str, figure: str, **keys: Any) -> Row:
-        sites = {"sites": "reached"} if self.grid.downsampling == "reached" else {}
+        reached = getattr(self.grid, "downsampling", "floor") == "reached"
+        sites = {"sites": "reached"} if reached else {}
         return {
             "figure": figure,
             "what": what,
