@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 import pcnn
 from pcnn.models import (
+    SPVCNN,
     MinkUNet42,
     ResNet18,
     ResUNetBN2C,
@@ -51,9 +52,17 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     ),
     "sparse_resnet_large": lambda engine: SparseResNetLarge(4, width=0.25, engine=engine),
     "spunet": lambda engine: SpUNet(4, 5, width=0.125, engine=engine),
+    "spvcnn": lambda engine: SPVCNN(4, 5, width=0.125, dropout=0.0, engine=engine),
 }
 GEOMETRIES = ("voxel", "point")
-CASES = tuple((name, geometry) for name in NETWORKS for geometry in GEOMETRIES)
+#: Networks on voxels alone.
+VOXELS_ALONE = ("spvcnn",)
+CASES = tuple(
+    (name, geometry)
+    for name in NETWORKS
+    for geometry in GEOMETRIES
+    if geometry == "voxel" or name not in VOXELS_ALONE
+)
 ENGINES = (
     ("auto", "voxel"),
     ("reference", "voxel"),

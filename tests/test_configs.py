@@ -26,6 +26,7 @@ MODELS = {
     "sparse_resnet": {"segmentation"},
     "minkunet": {"segmentation", "registration"},
     "spunet": {"segmentation"},
+    "spvcnn": {"segmentation"},
     "resunet": {"segmentation", "registration"},
     "fpfh": {"registration"},
     "resnet18": {"classification"},
@@ -43,7 +44,7 @@ ENGINES = {
     "point": {"auto", "reference", "pointcnnpp"},
 }
 #: Models whose convolutions are on voxels alone.
-ON_VOXELS = ("fpfh",)
+ON_VOXELS = ("fpfh", "spvcnn")
 OWN_DATA = ("dataset.root=x", "dataset.class_names=[a,b]")
 
 

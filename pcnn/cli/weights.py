@@ -47,7 +47,7 @@ def export(options: ExportOptions) -> None:
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
     file: Annotated[Path, ARGUMENT, "Weights: safetensors, or written by torch.save."]
-    model: Annotated[str, "Network of ours: minkunet, spunet, resunet."]
+    model: Annotated[str, "Network of ours: minkunet, spvcnn, spunet, resunet, centerpoint."]
     source: Annotated[str, "--from", f"Package that wrote the file: {PACKAGES}"]
     out: Annotated[Path | None, "File to write (.safetensors); a check alone unless given."] = None
 

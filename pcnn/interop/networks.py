@@ -22,6 +22,7 @@ from pcnn.interop.layouts import (
 )
 from pcnn.interop.state import grouped_state, layers_of, load_state
 from pcnn.models import (
+    SPVCNN,
     MinkUNet42,
     ResUNetBN2C,
     SpUNet,
@@ -30,7 +31,7 @@ from pcnn.nn import Conv3d, ConvTranspose3d
 
 Rule = tuple[str, Callable[..., str]]
 
-_PLACE = {"conv": 0, "norm": 1}
+_PLACE = {"conv": 0, "norm": 1, "linear": 0}
 #: A part of a residual block of ours, and where each package keeps it.
 _BLOCK = r"((?:first|second|shortcut)\.(?:conv|norm))"
 _PARTS = [f"{half}.{part}" for half in ("first", "second", "shortcut") for part in ("conv", "norm")]
@@ -40,13 +41,14 @@ _SPVNAS = dict(
 _POINTCEPT = dict(zip(_PARTS, ("conv1", "bn1", "conv2", "bn2", "proj.0", "proj.1"), strict=True))
 _FCGF = dict(zip(_PARTS, ("conv1", "norm1.bn", "conv2", "norm2.bn"), strict=False))
 
-#: MinkUNet of SPVNAS, written for TorchSparse.
+#: MinkUNet and SPVCNN of SPVNAS, written for TorchSparse.
 SPVNAS: Sequence[Rule] = (
     (r"stem\.(\d)\.(conv|norm)", lambda n, part: f"stem.{3 * n + _PLACE[part]}"),
     (r"encoder\.(\d)\.0\.(conv|norm)", lambda n, part: f"stage{n + 1}.0.net.{_PLACE[part]}"),
     (rf"encoder\.(\d)\.1\.(\d)\.{_BLOCK}", lambda n, k, p: f"stage{n + 1}.{k + 1}.{_SPVNAS[p]}"),
     (r"up\.(\d)\.(conv|norm)", lambda n, part: f"up{n + 1}.0.net.{_PLACE[part]}"),
     (rf"decoder\.(\d)\.(\d)\.{_BLOCK}", lambda n, k, p: f"up{n + 1}.1.{k}.{_SPVNAS[p]}"),
+    (r"points\.(\d)\.(linear|norm)", lambda n, part: f"point_transforms.{n}.{_PLACE[part]}"),
     (r"head\.module", lambda: "classifier.0"),
 )
 #: SpUNet (v1m1) of Pointcept, written for spconv; its decoder begins with the finest level.
@@ -198,6 +200,7 @@ _UNET = PublishedNetwork(
     wide=("encoder.3.1.0.second.norm", 256),
     idle=("point_transforms.",),
 )
+_SPVCNN = replace(_UNET, source="SPVCNN of SPVNAS", make=SPVCNN, idle=())
 _RESUNET = PublishedNetwork(
     "ResUNetBN2C of FCGF",
     "MIT",
@@ -224,6 +227,7 @@ _SPUNET = replace(
 #: By the package and the network of ours.
 PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
     ("torchsparse", "minkunet"): _UNET,
+    ("torchsparse", "spvcnn"): _SPVCNN,
     ("minkowski", "resunet"): _RESUNET,
     ("spconv", "spunet"): _SPUNET,
 }

@@ -12,6 +12,7 @@ from pcnn.models.sparse_resnet import (
     SparseResNetLarge,
     SparseResNetSegmentation,
 )
+from pcnn.models.spvcnn import SPVCNN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     load: Callable[..., nn.Module]
 
 __all__ = [
+    "SPVCNN",
     "MinkUNet",
     "MinkUNet42",
     "ResNet18",

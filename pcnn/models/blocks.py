@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from pcnn.geometry import Geometry
-from pcnn.nn import Conv3d, ConvTranspose3d, add
+from pcnn.nn import Conv3d, ConvTranspose3d, add, normalize
 from pcnn.nn.conv import Size
 from pcnn.nn.fused import FoldedNorm, fused_convolution, is_hooked
 from pcnn.ops import Engine
@@ -53,6 +53,22 @@ class ConvNorm(nn.Module):
         # covers changes that torch does not record, as by `parameter.data.mul_`
         self._folded.clear()
         return super().train(mode)
+
+
+class LinearNorm(nn.Module):
+    """A linear layer, its norm and an activation, on every site by itself."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, norm: NormFactory, activation: nn.Module
+    ) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_channels, out_channels)
+        self.norm, self.activation = norm(out_channels), activation
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        """Features ``[N, C_in]`` to ``[N, C_out]``."""
+        normed = normalize(self.norm, self.linear(x.features), x.geometry.count)
+        return x.replace(self.activation(normed))
 
 
 class ResidualBlock(nn.Module):

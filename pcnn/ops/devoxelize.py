@@ -89,14 +89,23 @@ def devoxelize(
         return features_of_rows(x.features, rows, there)
     place = points.to(torch.float64) / (step * edges) - 0.5
     lowest = place.detach().floor()
-    corner = torch.arange(8, device=points.device, dtype=torch.int32)[:, None]
-    corners = torch.cat([corner >> 2, corner >> 1, corner], dim=1) & 1  # [8, 3]
+    corners = corners_of_cells(points.device)
     cells = (lowest[:, None, :] + corners) * step  # [P, 8, 3], whose centres surround the points
     clouds = None if batch is None else batch.repeat_interleave(8)
     rows, there = find_cells(grid, cells.reshape(-1, 3), clouds)
-    share = (place - lowest)[:, None, :]
-    weight = torch.where(corners > 0, share, 1 - share).prod(2)  # [P, 8]
+    weight = weights_of_corners((place - lowest)[:, None, :], corners)
     return interpolated(x.features, rows.view(-1, 8), weight, there.view(-1, 8))
+
+
+def corners_of_cells(device: torch.device) -> Tensor:
+    """``[8, 3]`` of 0 and 1."""
+    corner = torch.arange(8, device=device, dtype=torch.int32)[:, None]
+    return torch.cat([corner >> 2, corner >> 1, corner], dim=1) & 1
+
+
+def weights_of_corners(share: Tensor, corners: Tensor) -> Tensor:
+    """``[P, 8]`` of places ``[P, 1, 3]`` in the unit cell."""
+    return torch.where(corners > 0, share, 1 - share).prod(2)
 
 
 def interpolated(features: Tensor, rows: Tensor, weight: Tensor, there: Tensor) -> Tensor:

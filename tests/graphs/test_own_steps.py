@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import pcnn
 from pcnn.graphs.automatic import AFTER
 from pcnn.graphs.sizes import Edges
-from pcnn.models import MinkUNet42, ResUNetBN2C
+from pcnn.models import SPVCNN, MinkUNet42, ResUNetBN2C
 from pcnn.nn import (
     AvgPool3d,
     Conv3d,
@@ -72,6 +72,10 @@ def pools() -> Any:
     return Pools().double()
 
 
+def spvcnn() -> Any:
+    return SPVCNN(2, 3, 0.125, dropout=0.0, engine=TILES).double()
+
+
 def batch(net: Any, seed: int) -> SparseTensor:
     size = 240 - 5 * seed
     x = (points if isinstance(net, ResUNetBN2C | Pools) else cloud)(size, seed)[0]
@@ -110,7 +114,7 @@ def same(net: nn.Module, plain: nn.Module) -> None:
             torch.testing.assert_close(one.grad, other.grad, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("make", [voxels, native, small, pools])
+@pytest.mark.parametrize("make", [voxels, native, small, pools, spvcnn])
 def test_a_loop_learns_the_same(make: Callable[[], Any]) -> None:
     both = twins(make)
     optimizers = [torch.optim.SGD(net.parameters(), lr=1e-3) for net in both]

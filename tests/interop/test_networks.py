@@ -30,8 +30,13 @@ def of_minkunet() -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """Input, state and output; not to be changed."""
     x, plain = torch.randn(GRID.rows, 4), SpvNas(GRID.coords.long())
     found = plain(x, 5)
-    plain.state["point_transforms.0.0.weight"] = torch.randn(32, 4)  # of SPVCNN
+    for number, (inputs, out) in enumerate([(4, 32), (32, 16), (16, 12)]):  # of SPVCNN
+        plain.norm(f"point_transforms.{number}.1", plain.linear(LINEAR % number, found, out))
+        plain.state[f"{LINEAR % number}.weight"] = torch.randn(out, inputs)
     return x, plain.state, found
+
+
+LINEAR = "point_transforms.%d.0"
 
 
 def spunet(x: Tensor) -> tuple[Plain, Tensor]:

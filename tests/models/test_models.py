@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import pcnn
 from pcnn.geometry import grid_of_cells
 from pcnn.models import (
+    SPVCNN,
     MinkUNet42,
     ResNet18,
     ResUNetBN2C,
@@ -49,6 +50,7 @@ SEGMENTERS: dict[str, Make] = {
     "sparse_resnet": around(SparseResNetSegmentation, SparseResNet21, hidden=16),
     "sparse_resnet_large": around(SparseResNetSegmentation, SparseResNetLarge, hidden=16),
     "spunet": partial(SpUNet, in_channels=4, width=0.125),
+    "spvcnn": partial(SPVCNN, width=0.125),
 }
 CLASSIFIERS: dict[str, Make] = {"resnet18": partial(ResNet18, width=0.125)}
 #: Those that serve native points, without chance.

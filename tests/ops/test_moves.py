@@ -15,6 +15,7 @@ from torch.autograd import gradcheck, gradgradcheck
 import pcnn
 from pcnn.geometry import Kernel, VoxelGrid, quantize
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.models.spvcnn import LevelLink
 from pcnn.ops import devoxelize
 from tests.clouds import batched, cloud
 from tests.tolerance import RELATIVE_RMS, relative_rms
@@ -79,6 +80,12 @@ def trilinear(scene: Scene) -> Iterator[Entry]:
     return around(scene, scene.points.double() / edges, scene.batch)
 
 
+def linked(scene: Scene) -> Iterator[Entry]:
+    """A voxel stands at the centre of its cell there, at the lowest corner here."""
+    step = torch.tensor(scene.grid.tensor_stride)
+    return around(scene, scene.fine.coords[:, 1:].double() / step + 0.5, scene.fine.coords[:, 0])
+
+
 def held(scene: Scene) -> Iterator[Entry]:
     """The site of the cell that holds a point."""
     rows = rows_of(scene.grid)
@@ -86,6 +93,18 @@ def held(scene: Scene) -> Iterator[Entry]:
         row = rows.get((owner, *cell.tolist()))
         if row is not None:
             yield number, row, 1.0
+
+
+def gathered(scene: Scene, above: Tensor) -> Iterator[Entry]:
+    counts = torch.bincount(above, minlength=scene.grid.rows).tolist()
+    yield from ((row, number, 1 / counts[row]) for number, row in enumerate(above.tolist()))
+
+
+def fine_above(scene: Scene) -> Tensor:
+    rows, step = rows_of(scene.grid), torch.tensor(scene.grid.tensor_stride)
+    batch, cells = scene.fine.coords.split((1, 3), 1)
+    sites = torch.cat([batch, cells - cells.remainder(step)], 1).tolist()
+    return torch.tensor([rows[tuple(site)] for site in sites], dtype=torch.int64)
 
 
 Move = Callable[[Tensor, Scene], Tensor]
@@ -113,6 +132,12 @@ MOVES: dict[str, tuple[Move, str, Callable[[Scene], Iterator[Entry]]]] = {
         lambda x, s: pcnn.lookup(pcnn.SparseTensor(x, s.grid), s.cells, s.batch)[0],
         "grid",
         held,
+    ),
+    "interpolated": (lambda x, s: LevelLink(s.fine, s.grid).interpolated(x), "grid", linked),
+    "coarsened": (
+        lambda x, s: LevelLink(s.fine, s.grid).coarsened(x),
+        "fine",
+        lambda s: gathered(s, fine_above(s)),
     ),
     "at_points": (
         lambda x, s: pcnn.SparseTensor(x, s.grid).at_points(),
