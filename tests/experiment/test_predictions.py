@@ -40,7 +40,7 @@ def names() -> tuple[str, ...]:
     return kitti_module().class_names
 
 
-def scans(root: Path, sequence: int, geometry: Any = None) -> CloudDataModule:
+def scans(root: Path, sequence: int) -> CloudDataModule:
     return kitti_module(
         root=str(root),
         voxel_size=0.4,
@@ -48,7 +48,6 @@ def scans(root: Path, sequence: int, geometry: Any = None) -> CloudDataModule:
         test_sequences=[sequence],
         val_batch_size=2,
         num_workers=0,
-        geometry=geometry,
     )
 
 
