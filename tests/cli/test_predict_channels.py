@@ -20,14 +20,11 @@ from tests.datasets.point_files import nuscenes
 def test_nuscenes_is_no_kitti(kitti: Path, tmp_path: Path) -> None:
     points, out = nuscenes(800), tmp_path / "out"
     points.tofile(tmp_path / "a.bin")
-    points.tofile(tmp_path / "b.pcd.bin")
     assert "nuscenes" in run(kitti, tmp_path / "a.bin", "--out", out, code=1)
     run(kitti, tmp_path / "a.bin", "--columns", "nuscenes", "--out", out, code=0)
-    run(kitti, tmp_path / "b.pcd.bin", "--out", out, code=0)
     scaled = ("--columns", "x,y,z,remission,ring", "--intensity-max", 255)
     run(kitti, tmp_path / "a.bin", "--out", tmp_path / "named", *scaled, code=0)
     assert labels(out, "a").shape == (800,)
-    np.testing.assert_array_equal(labels(out, "b.pcd"), labels(out, "a"))
     np.testing.assert_array_equal(labels(tmp_path / "named", "a"), labels(out, "a"))
     refused = run(kitti, tmp_path / "a.bin", "--columns", "x,y", code=2)
     assert "columns: x,y" in refused
@@ -75,26 +72,6 @@ def test_a_lidar_network_takes_the_intensity_of_any_format(kitti: Path, tmp_path
     filled = ("--out", tmp_path / "out", "--fill", "intensity=0")
     run(kitti, tmp_path / "b.ply", *filled, code=0)
     assert "NAME=NUMBER" in run(kitti, tmp_path / "b.ply", "--fill", "intensity", code=2)
-
-
-def test_clouds_of_a_map_and_what_else_a_ply_holds_come_back(kitti: Path, tmp_path: Path) -> None:
-    far = np.zeros(
-        200, dtype=[(n, "f8") for n in ("x", "y", "z")] + [("intensity", "f4"), ("ring", "i4")]
-    )
-    near = cloud(200)
-    offset = [412_345.0, 5_412_345.0, 812.0]
-    for axis, name in enumerate("xyz"):
-        far[name] = near[:, axis].astype(np.float64) + offset[axis]
-    far["intensity"], far["ring"] = near[:, 3], np.arange(200)
-    write_vertices(tmp_path / "far.ply", far)
-    run(kitti, tmp_path / "far.ply", "--out", tmp_path / "out", code=0)
-    for name in ("far.ply", "far_classes.ply"):
-        written = records_of(tmp_path / "out" / name)
-        for axis in "xyz":
-            np.testing.assert_allclose(written[axis], far[axis], atol=1e-6)
-    kept = records_of(tmp_path / "out" / "far.ply")
-    np.testing.assert_array_equal(kept["ring"], far["ring"])
-    np.testing.assert_array_equal(kept["intensity"], far["intensity"])
 
 
 def test_units_that_look_wrong_are_said_once(kitti: Path, tmp_path: Path) -> None:

@@ -1,10 +1,7 @@
-"""Data modules by one list of arguments, those of the sets among them; a plain trainer."""
+"""Data modules by one list of arguments, those of the sets among them."""
 
 import inspect
-from pathlib import Path
 from typing import Any
-
-import lightning.pytorch as pl
 
 from pcnn.datamodules import ClassificationDataModule, CloudDataModule
 from pcnn.datasets import FolderSets, S3DISSets, S3DISTypeSets, SemanticKITTISets
@@ -28,13 +25,6 @@ def room_types_module(root: str | None = None, **options: Any) -> Classification
 
 def folder_module(root: str, voxel_size: float, **options: Any) -> CloudDataModule:
     return _made(CloudDataModule, FolderSets, root=root, voxel_size=voxel_size, **options)
-
-
-def plain_trainer(folder: Path, **options: Any) -> pl.Trainer:
-    """A trainer on the CPU that logs, saves and prints nothing."""
-    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    usual = {"accelerator": "cpu", "default_root_dir": folder, **dict.fromkeys(quiet, False)}
-    return pl.Trainer(**usual | options)
 
 
 def _made(module: Any, sets: Any, **options: Any) -> Any:

@@ -23,7 +23,7 @@ from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.errors import UserError
 from pcnn.metrics.registration import rotation_error
 from pcnn.metrics.registration.pair_results import PairId
-from tests.datamodules.modules import folder_module, kitti_module, plain_trainer
+from tests.datamodules.modules import folder_module, kitti_module
 from tests.datasets.clouds import scan, write_scan
 from tests.datasets.registration.training_sets import write_predator
 from tests.forking import require_fork
@@ -130,25 +130,6 @@ def test_an_evaluation_reads_every_sample_once_and_as_its_files_have_it(
 # -- clouds
 
 
-def test_training_uses_the_cache_and_evaluation_every_point(tmp_path: Path) -> None:
-    data = kitti(tmp_path)
-    batch = next(iter(data.train_dataloader()))
-    train = data.dataset("train")
-    sample = train[next(i for i in range(len(train)) if train.name(i) == batch.names[0])]
-    assert (len(batch.points), batch.point_labels, batch.point_index) == (0, None, None)
-    assert batch.n_points == sample.cloud.n_points > 0
-    assert torch.equal(batch.labels, sample.labels)
-    with pytest.raises(ValueError, match="evaluation loader"):
-        _ = batch.inverse
-    assert list((tmp_path / "data" / "cache").rglob("*.npz"))
-    for b, batch in enumerate(data.val_dataloader()):
-        whole = data.dataset("val").read(b)
-        inside = whole.points[:, 0] ** 2 + whole.points[:, 1] ** 2 <= 15.0**2
-        assert (batch.n_points, batch.n_points_total) == (int(inside.sum()), (200 + b,))
-        full = batch.full_scan(0, batch.point_labels, fill=-1)
-        assert torch.equal(full[inside], whole.labels[inside])
-
-
 def test_splits_of_a_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     data = folder(tmp_path)
     data.setup("test")
@@ -245,46 +226,12 @@ def test_a_damaged_scan_is_named_or_replaced_by_the_next(
         list(data.train_dataloader())  # a disk that is gone is no bad file
 
 
-# -- in a trainer
-
-
-class Net(pl.LightningModule):
-    """Predicts a class a voxel from the voxel's own inputs; remembers what it saw."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = torch.nn.Linear(4, 19)
-        self.keys: list[str] = []
-        self.scored = 0
-
-    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
-        self.keys += batch.names
-        logits = self.head(batch.tensor.features)
-        return torch.nn.functional.cross_entropy(logits, batch.labels, ignore_index=255)
-
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        assert batch.tensor.features.dtype == self.dtype
-        self.scored += len(self.head(batch.tensor.features)[batch.inverse])
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.01)
-
-
-def fit(data: Any, folder: Path, **options: object) -> Net:
-    net = Net()
-    plain_trainer(folder, num_sanity_val_steps=0, **options).fit(net, data)
-    return net
-
-
 @pytest.mark.filterwarnings("ignore:You requested to overfit")
-def test_lightning_trains_and_validates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    every = [f"00/{i:06d}" for i in range(5)]
-    for workers, precision in ((0, "64-true"), (2, "32-true")):
-        net = fit(kitti(tmp_path, num_workers=workers), tmp_path, max_epochs=2, precision=precision)
-        assert sorted(net.keys[:5]) == sorted(net.keys[5:]) == every
-        assert net.scored == 2 * sum(b.n_points for b in kitti(tmp_path).val_dataloader())
+def test_other_samples_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = kitti(tmp_path)
+    data.trainer = pl.Trainer(accelerator="cpu", overfit_batches=2, logger=False)
     with pytest.raises(UserError, match="limit_train"):
-        fit(kitti(tmp_path), tmp_path, max_epochs=3, overfit_batches=2)
+        data.train_dataloader()
     state = kitti(tmp_path).train_dataloader().state_dict()
     kitti(tmp_path, limit_train=4, seed=3).train_dataloader().load_state_dict(state)
     assert "samples 5 -> 4, seed 2 -> 3" in caplog.text

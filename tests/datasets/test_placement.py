@@ -17,7 +17,6 @@ from pcnn.datasets.transforms.crops import crop, sphere_crop
 from pcnn.geometry import PointSet, quantize
 from tests.datasets.clouds import cloud
 
-SIZES = (30, 0, 1, 17)
 SIZE = 4.0  # [m]: some cells of the clouds hold many points
 PLACEMENTS = [OnVoxels(), OnPoints(thin=SIZE), OnPoints()]
 placements = pytest.mark.parametrize("placement", PLACEMENTS, ids=["voxel", "thinned", "point"])
@@ -26,10 +25,6 @@ placements = pytest.mark.parametrize("placement", PLACEMENTS, ids=["voxel", "thi
 def batch(*clouds: Cloud, placement: Placement | None = None) -> CloudBatch:
     placement = placement or OnVoxels()
     return CollateClouds(4, placement)([placement.sample(c, 1.0) for c in clouds])
-
-
-def joined(placement: Placement | None = None) -> CloudBatch:
-    return batch(*(cloud(n, seed=n) for n in SIZES), placement=placement)
 
 
 def bare(given: Cloud, **changes: object) -> Cloud:
@@ -113,23 +108,6 @@ def test_tiny_and_unlabelled_clouds_and_no_cloud_at_all(placement: Placement):
     assert (empty.batch_size, empty.n_points, empty.names) == (0, 0, ())
     assert (empty.tensor.features.shape, empty.labels.shape) == ((0, 4), (0,))
     assert empty.point_offsets.tolist() == [0]
-
-
-@placements
-def test_rows_follow_the_scans(placement: Placement):
-    both = joined(placement)
-    assert both.batch_size == both.tensor.geometry.batch_size == 4
-    assert both.n_points == sum(SIZES)
-    assert both.point_offsets.tolist() == [0, 30, 30, 31, 48]
-    for b, n in enumerate(SIZES):
-        one = placement.sample(cloud(n, seed=n), 1.0)
-        part = both.scan(b)
-        # every point finds its own row
-        assert torch.equal(
-            both.tensor.features[both.inverse[part]], one.features[one.geometry.inverse]
-        )
-        assert torch.equal(both.labels[both.inverse[part]], one.labels[one.geometry.inverse])
-        assert torch.equal(both.points[part], one.cloud.points)
 
 
 def test_what_does_not_serve_is_named_with_its_file():

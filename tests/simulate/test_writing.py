@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -128,43 +123,3 @@ def test_senseless_requests_write_nothing(simulator: Simulator, wrong: dict, tmp
         simulator.write(tmp_path / "set", progress=False, **wrong)
     assert next(iter(wrong)) in str(caught.value)
     assert list(tmp_path.iterdir()) == []
-
-
-WORKERS = """
-import os, sys, time
-from pathlib import Path
-from pcnn.simulate.simulator import in_processes
-
-def work(number):
-    Path(sys.argv[1], str(os.getpid())).touch()
-    time.sleep(100)
-
-if __name__ == "__main__":
-    list(in_processes(work, [1, 2], 2))
-"""
-
-
-def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(WORKERS)
-    seen = tmp_path / "seen"
-    seen.mkdir()
-    main = subprocess.Popen([sys.executable, tmp_path / "program.py", seen])
-    try:
-        wait_for(lambda: len(list(seen.iterdir())) == 2)
-    finally:
-        main.send_signal(signal.SIGKILL)
-        main.wait()
-    workers = [Path("/proc", each.name) for each in seen.iterdir()]
-    try:
-        wait_for(lambda: not any(worker.exists() for worker in workers))
-    finally:
-        for worker in workers:
-            if worker.exists():
-                os.kill(int(worker.name), signal.SIGKILL)
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)

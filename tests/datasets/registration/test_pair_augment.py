@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -64,29 +63,6 @@ def test_places_stay_the_same_under_the_new_transform(options: dict) -> None:
         torch.testing.assert_close(turn @ turn.mT, eye, atol=1e-12, rtol=0)
         assert changed.source.dtype == torch.float32
         assert changed.transform.dtype == torch.float64
-
-
-def turn_of(before: Tensor, after: Tensor) -> float:
-    """Angle [deg] of the rotation that turns a cloud about its mean into another."""
-    moved = [(side - side.mean(0)).double() for side in (before, after)]
-    turn = torch.linalg.lstsq(*moved).solution
-    return float(torch.rad2deg(torch.acos(((torch.trace(turn) - 1) / 2).clamp(-1, 1))))
-
-
-@pytest.mark.parametrize("largest", [180.0, 60.0])
-def test_uniform_rotations_fill_the_group(largest: float) -> None:
-    pair = same_places(torch.eye(4, dtype=torch.float64), 30)
-    augment = PairAugmentation(rotation=largest, uniform_rotations=True)
-    changed = [Pair(*augment(pair, sample_generator(0, 0, index))) for index in range(300)]
-    angles = np.sort([turn_of(pair.source, one.source) for one in changed])
-    # Haar's measure: a share (t - sin t) / (T - sin T) of the rotations turns by t or less
-    t, end = np.deg2rad(angles), np.deg2rad(largest)
-    share = (t - np.sin(t)) / (end - np.sin(end))
-    assert np.abs(share - (np.arange(300) + 0.5) / 300).max() < 0.08  # Kolmogorov-Smirnov, 4 %
-    assert float(residual(changed[0]).max()) < 2e-5
-    # both clouds by themselves: their relative rotation is uniform, too
-    relative = [turn_of(one.source, one.target) for one in changed]
-    assert np.mean(relative) > 0.9 * np.mean(angles)
 
 
 def test_threads_do_not_change_a_bit() -> None:

@@ -110,20 +110,6 @@ def test_positives_are_the_same_points_after_augmentation(augmented: bool) -> No
     assert torch.equal(of_source, of_target)
 
 
-@pytest.mark.parametrize("geometry", PLACEMENTS[:2], ids=NAMES[:2])
-def test_rows_are_capped_by_a_random_subset(geometry: Placement) -> None:
-    full = samples(geometry, Scene((900,)))[0]
-    data = samples(geometry, Scene((900,)), max_points=100)
-    assert len(full.source.features) > 100
-    kept = [data[epoch, 0].source.features for epoch in (0, 0, 1)]
-    assert [len(places) for places in kept] == [100, 100, 100]
-    assert torch.equal(kept[0], kept[1])
-    assert not torch.equal(kept[0], kept[2])
-    assert {tuple(row) for row in kept[0].tolist()} <= set(
-        map(tuple, full.source.features.tolist())
-    )
-
-
 @placements
 def test_an_empty_cloud_is_named_and_stays(
     geometry: Placement, caplog: pytest.LogCaptureFixture
