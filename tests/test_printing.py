@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import io
-import re
-import time
 
 import pytest
 import torch
 from rich.table import Table
 
 import pcnn
-from pcnn.console import Console, Progress, plain
+from pcnn.console import Console, plain
 from pcnn.geometry import KernelMap
 from pcnn.messages import visible
 
@@ -47,18 +45,3 @@ def test_names_pass_through_every_place_of_a_console(name: str) -> None:
     Console(file=file, width=10).say(f"{name} is bad", name, "red")
     assert file.getvalue() == f"{shown}: {shown} is bad\n"
     assert visible("a\n\tü\x1b[") == "a\n\tü\\x1b["
-
-
-def test_work_without_a_terminal_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pcnn.console.FIRST", 0.05)
-    monkeypatch.setattr("pcnn.console.EVERY", 0.05)
-    file = io.StringIO()
-    with Progress(Console(file=file), "registering", 40) as progress:
-        time.sleep(0.08)
-        progress.advance(10)
-        time.sleep(0.1)
-    lines = file.getvalue().splitlines()
-    assert lines[0].startswith("registering: 0 of 40")
-    assert re.fullmatch(r"registering: 10 of 40, \d+:\d\d left", lines[-1])
-    time.sleep(0.1)
-    assert len(file.getvalue().splitlines()) == len(lines)

@@ -59,21 +59,6 @@ def test_tiny_clouds_keep_their_size(n: int):
     assert bool(after.points.isfinite().all())
 
 
-def test_an_augmentation_is_repeatable_and_leaves_its_input():
-    before = cloud(50)
-    kept = before.points.clone()
-    change = Augmentation(drop=0.1)
-    first, again = change(before, generator()), change(before, generator())
-    assert torch.equal(first.points, again.points)
-    assert torch.equal(before.points, kept)
-    assert not torch.equal(first.points[:5], change(before, generator(1)).points[:5])
-    assert first.points.dtype == torch.float32
-    off = only()
-    state = generator()
-    assert off(before, state) is before
-    assert state.random() == generator().random()  # what is switched off draws nothing
-
-
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [

@@ -109,6 +109,7 @@ def figures(change: Callable[..., Any]) -> tuple[int, float, float]:
     for epoch in range(3):
         generator = sample_generator(7, epoch, 3)
         first, second = coloured(1500, epoch), coloured(1500, epoch + 9)
+        given = first.points.clone(), first.features.clone()
         if isinstance(change, PairAugmentation):
             pair = first.points, second.points, torch.eye(4, dtype=torch.float64)
             found = change(pair, generator)
@@ -119,6 +120,8 @@ def figures(change: Callable[..., Any]) -> tuple[int, float, float]:
         else:
             found = change(first, generator)
             made = [(found.points, found.features)]
+        assert torch.equal(first.points, given[0]), "the input itself was changed"
+        assert torch.equal(first.features, given[1]), "the input itself was changed"
         for points, values in made:
             count += len(points)
             places += float(points.double().abs().sum())

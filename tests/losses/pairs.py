@@ -37,22 +37,3 @@ def unit_rows(n: int, channels: int, seed: int, dtype: torch.dtype = torch.float
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(n, channels, generator=generator, dtype=dtype)
     return torch.nn.functional.normalize(rows, dim=1).requires_grad_()
-
-
-def cloud(*rows: list[float]) -> Tensor:
-    """Places [N, 3]."""
-    return torch.tensor(rows, dtype=torch.float32).reshape(-1, 3)
-
-
-#: Sources and targets of batches that some or all of a loss cannot use.
-DEGENERATE = {
-    "no positives": ([cloud([0, 0, 0], [9, 0, 0])], [cloud([5, 0, 0])]),
-    "one point": ([cloud([0, 0, 0])], [cloud([0, 0, 0])]),
-    "all masked": ([torch.zeros(5, 3)], [torch.zeros(4, 3)]),
-    "one pair without": (
-        [cloud([0, 0, 0]), cloud([5, 0, 0])],
-        [cloud([0, 0, 0]), cloud([9, 9, 9])],
-    ),
-    "one cloud empty": ([cloud([0, 0, 0]), cloud([1, 1, 1])], [cloud([0, 0, 0]), cloud()]),
-    "all empty": ([cloud()], [cloud()]),
-}

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pcnn.losses import HardestContrastive, InfoNCE
 from pcnn.losses.descriptors import drawn, info_nce
-from tests.losses.pairs import DEGENERATE, pair_batch, unit_rows
+from tests.losses.pairs import pair_batch, unit_rows
 
 
 def by_loops(
@@ -109,7 +109,7 @@ def test_negatives_of_info_nce_are_far_rows_of_the_other_cloud() -> None:
 def test_nothing_to_learn_hides_no_features() -> None:
     # a zero that was made by a product with features would be NaN
     f = torch.full((2, 3), torch.inf, requires_grad=True)
-    value = HardestContrastive()(f, f, pair_batch(*DEGENERATE["no positives"], 0.5))
+    value = HardestContrastive()(f, f, pair_batch([torch.eye(2, 3)], [torch.eye(2, 3) + 9], 0.5))
     value.backward()
     assert value == 0
     assert not f.grad.any()
@@ -117,25 +117,6 @@ def test_nothing_to_learn_hides_no_features() -> None:
 
 LOSSES = {"hardest": HardestContrastive(), "info_nce": InfoNCE()}
 each = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-
-
-@each
-@pytest.mark.parametrize("name", DEGENERATE)
-def test_degenerate_batches_have_finite_gradients(name: str, loss: nn.Module) -> None:
-    batch = pair_batch(*DEGENERATE[name], 0.5)
-    for factor in (1.0, 0.0):  # descriptors, and rows of zeros
-        sides = [
-            (factor * unit_rows(len(p), 4, 1).detach()).requires_grad_()
-            for p in (batch.source_places, batch.target_places)
-        ]
-        value = loss(*sides, batch)
-        value.backward()
-        assert torch.isfinite(value)
-        for side in sides:
-            assert torch.isfinite(side.grad).all()
-            assert len(batch.positives) or not side.grad.any()
-    if isinstance(loss, HardestContrastive):
-        assert set(loss.terms) == {"positive", "negative"}
 
 
 @each

@@ -159,8 +159,12 @@ DEGENERATE: dict[str, Callable[[], tuple[list[Tensor], list[Tensor]]]] = {
 
 @pytest.mark.parametrize(
     ("geometry", "loss"),
-    [("voxel", HardestContrastive(64, 32)), ("point", InfoNCE(samples=64))],
-    ids=["voxel", "point"],
+    [
+        ("voxel", HardestContrastive(64, 32)),
+        ("point", HardestContrastive()),
+        ("point", InfoNCE(samples=64)),
+    ],
+    ids=str,
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_degenerate_batches_train_on(geometry: str, loss: nn.Module, tmp_path: Any) -> None:
