@@ -29,13 +29,11 @@ MODELS = {
     "spvcnn": {"segmentation"},
     "resunet": {"segmentation", "registration"},
     "fpfh": {"registration"},
-    "resnet18": {"classification"},
 }
 DATASETS = {
     "kitti": "segmentation",
     "kitti_pairs": "registration",
     "s3dis": "segmentation",
-    "s3dis_types": "classification",
     "threedmatch": "registration",
     "folder": "segmentation",
 }
@@ -74,7 +72,6 @@ def combinations() -> Iterator[tuple[str, str, str, str, str]]:
     usual = {
         "segmentation": ("minkunet", "kitti"),
         "registration": ("resunet", "threedmatch"),
-        "classification": ("resnet18", "s3dis_types"),
     }
     for task, (model, dataset) in usual.items():
         for geometry in ENGINES:

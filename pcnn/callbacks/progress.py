@@ -20,14 +20,12 @@ from pcnn.ranges import Count
 QUIET = 30.0
 
 # figures that are shown, in this order, and the words for them
-TRAIN = {"train/loss": "loss", "train/miou": "mIoU", "train/accuracy": "accuracy"}
+TRAIN = {"train/loss": "loss", "train/miou": "mIoU"}
 EVALUATION = {
     "loss": "loss",
     "miou": "mIoU",
     "miou_present": "mIoU (present)",
     "tta/miou": "mIoU (views)",
-    "mean_accuracy": "mean accuracy",
-    "tta/mean_accuracy": "mean accuracy (views)",
     "feat_match_ratio": "FMR",
     "inlier_ratio": "IR",
     "rr": "RR",

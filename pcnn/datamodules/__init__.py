@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from pcnn.late import late
 
 if TYPE_CHECKING:
-    from pcnn.datamodules.clouds import ClassificationDataModule, CloudDataModule
+    from pcnn.datamodules.clouds import CloudDataModule
     from pcnn.datamodules.pairs import RegistrationDataModule
 
-__all__ = ["ClassificationDataModule", "CloudDataModule", "RegistrationDataModule"]
+__all__ = ["CloudDataModule", "RegistrationDataModule"]
 
 # a segmentation needs no pairs
 __getattr__ = late(
     __name__,
     {
-        ".clouds": ("ClassificationDataModule", "CloudDataModule"),
+        ".clouds": ("CloudDataModule",),
         ".pairs": ("RegistrationDataModule",),
     },
 )

@@ -1,9 +1,8 @@
-"""Loading of labelled clouds, for every data set: a class a point, or a class a cloud."""
+"""Loading of labelled clouds, for every data set."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -130,7 +129,6 @@ class CloudDataModule(ExactLoading):
             seed=self.seed,
             geometry=self.geometry,
             limit=self.limit_train if train else self.limit_val,
-            class_of=self.class_of,
         )
 
     def _sharded(self, split: Split) -> ShardedClouds | None:
@@ -143,19 +141,7 @@ class CloudDataModule(ExactLoading):
         clouds.check(recipe=recipe, classes=self.class_names)
         return clouds
 
-    @property
-    def class_of(self) -> Callable[[str], int] | None:
-        return None
-
     def collate(self, train: bool) -> Collate:
         """Return what joins samples: rows and points, in training the rows alone."""
         placed = None if train else self.voxel_size
         return CollateClouds(self.in_channels, self.geometry, placed, rows_alone=train)
-
-
-class ClassificationDataModule(CloudDataModule):
-    """Loaders of `CloudBatch`: a class a cloud; arguments as `CloudDataModule`."""
-
-    @property
-    def class_of(self) -> Callable[[str], int]:
-        return self.sets.class_of

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pcnn.datasets.folder import FolderClouds, FolderSets
     from pcnn.datasets.placement import OnPoints, OnVoxels, Placement, Sample
     from pcnn.datasets.readers.clouds import read_points
-    from pcnn.datasets.s3dis import S3DISRooms, S3DISSets, S3DISTypeSets
+    from pcnn.datasets.s3dis import S3DISRooms, S3DISSets
     from pcnn.datasets.semantic_kitti import SemanticKITTI, SemanticKITTISets
     from pcnn.datasets.transforms import Augmentation
 
@@ -40,7 +40,6 @@ __all__ = [
     "Placement",
     "S3DISRooms",
     "S3DISSets",
-    "S3DISTypeSets",
     "Sample",
     "SemanticKITTI",
     "SemanticKITTISets",
@@ -58,7 +57,7 @@ __getattr__ = late(
         ".folder": ("FolderClouds", "FolderSets"),
         ".placement": ("OnPoints", "OnVoxels", "Placement", "Sample"),
         ".readers.clouds": ("read_points",),
-        ".s3dis": ("S3DISRooms", "S3DISSets", "S3DISTypeSets"),
+        ".s3dis": ("S3DISRooms", "S3DISSets"),
         ".semantic_kitti": ("SemanticKITTI", "SemanticKITTISets"),
         ".transforms": ("Augmentation",),
     },

@@ -85,10 +85,10 @@ class Batch:
 
 
 class CloudBatch(Batch):
-    """Clouds of a step, with a label a row and a point, or a class a cloud."""
+    """Clouds of a step, with a label a row and a point."""
 
     tensor: SparseTensor  # input of the network
-    labels: Tensor  # [N] int64 labels of the rows, or [B] classes of the clouds
+    labels: Tensor  # [N] int64 labels of the rows
     points: Tensor  # [P, 3] float32 [m], cloud after cloud
     point_labels: Tensor | None = None  # [P] int64, or None when no scan of the batch is labelled
     point_offsets: Tensor  # [B + 1] int64: cloud b has the points offsets[b]..offsets[b + 1]
@@ -168,7 +168,7 @@ class CollateClouds:
         inputs = torch.cat([part.features for part in parts])
         fields: dict[str, Any] = {
             "tensor": SparseTensor(inputs, type(geometries[0]).collate(geometries)),
-            "labels": torch.cat([part.labels.reshape(-1) for part in parts]),
+            "labels": torch.cat([part.labels for part in parts]),
             "names": tuple(sample.cloud.name for sample in samples),
             "paths": tuple(sample.cloud.path for sample in samples),
             "n_points_total": tuple(sample.cloud.n_points_total for sample in samples),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import torch
 from torch.utils.data import Dataset
 
 from pcnn.datasets.cache import CloudCache
@@ -69,18 +68,12 @@ class CloudDataset(Dataset[Sample]):
     seed: int = 0
     geometry: Placement = field(default_factory=OnVoxels)
     limit: int | None = None
-    class_of: Callable[[str], int] | None = None  # of whole clouds; None: points have classes
 
     def __post_init__(self) -> None:
         self._chosen = evenly_spaced(range(len(self.clouds)), self.limit)
         self.recipe = {**self.geometry.recipe(self.voxel_size), "crop": self.crop}
         recipe = {**self.recipe, **self.clouds.recipe()}
         self._cache = None if self.cache is None else CloudCache(self.cache, recipe)
-        self.classes: list[int] | None = None  # of the clouds
-        if self.class_of is not None:
-            if self.augment is not None and (self.augment.mix3d or self.augment.mix is not None):
-                raise ValueError("augment.mix, augment.mix3d: a mix of two rooms has no type")
-            self.classes = [self.class_of(self.name(index)) for index in range(len(self))]
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -104,11 +97,7 @@ class CloudDataset(Dataset[Sample]):
         if not 0 <= index < len(self._chosen):
             raise IndexError(f"scan {index} of a set of {len(self)}")
         cloud = self._mixed(self._changed(index, epoch), epoch, index)
-        sample = self.geometry.sample(cloud, self.voxel_size)
-        if self.classes is None:
-            return sample
-        whole = replace(cloud, labels=None)
-        return replace(sample, labels=torch.tensor(self.classes[index]), cloud=whole)
+        return self.geometry.sample(cloud, self.voxel_size)
 
     def _mixed(self, cloud: Cloud, epoch: int, index: int) -> Cloud:
         if self.augment is None or self.augment.mix3d == 0.0:

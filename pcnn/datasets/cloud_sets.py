@@ -127,10 +127,6 @@ class CloudSets(ABC):
     def find(self, split: Split) -> LabelledClouds | None:
         """Find the clouds of a split; None where it has none."""
 
-    def class_of(self, name: str) -> int:
-        """Class of a whole cloud by its name, 0..C-1, for a classification."""
-        raise ValueError(f"{name}: clouds of this set have no class as a whole")
-
     def prediction_path(self, name: str) -> Path:
         """Return where the set's layout wants the predicted labels of a cloud, relative."""
         return Path(f"{name}.label")

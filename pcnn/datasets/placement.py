@@ -69,7 +69,7 @@ class Sample:
 
     geometry: Geometry  # its rows, voxels or native points
     features: Tensor  # [N, 3 + F] float32: (x, y, z, features) of points, or means of voxels
-    # [N] int64: of native points, or the majority in a voxel; [] the class of the cloud
+    # [N] int64: of native points, or the majority in a voxel
     labels: Tensor
     cloud: Cloud
 

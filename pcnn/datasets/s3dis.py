@@ -17,7 +17,7 @@ from annotated_types import Interval, MinLen
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_sets import CloudSets, DataSource, Published, Split
 from pcnn.datasets.readers.columns import COLORS, rounded_points
-from pcnn.datasets.s3dis_labels import CLASS_NAMES, ROOM_TYPES, S3DIS, S3DIS_TYPES
+from pcnn.datasets.s3dis_labels import CLASS_NAMES, S3DIS
 from pcnn.datasets.transforms.crops import on_floor
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named, read_whole
@@ -225,17 +225,3 @@ class S3DISSets(CloudSets):
     def find(self, split: Split) -> S3DISRooms | None:
         areas = self.areas[split]
         return S3DISRooms(self.found.root, areas) if areas else None
-
-
-@dataclass(frozen=True)
-class S3DISTypeSets(S3DISSets):
-    """The splits of S3DIS for a classification of whole rooms; arguments as `S3DISSets`."""
-
-    label_map = S3DIS_TYPES
-
-    def class_of(self, name: str) -> int:
-        stem = name.rpartition("/")[2].rpartition("_")[0]
-        if stem not in ROOM_TYPES:
-            types = ", ".join(ROOM_TYPES)
-            raise ValueError(f"{name}: a room is called TYPE_n with a type of {types}")
-        return ROOM_TYPES.index(stem)

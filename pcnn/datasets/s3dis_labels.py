@@ -1,4 +1,4 @@
-"""The 13 classes and the 11 room types of S3DIS: their names, as in its files, and colours."""
+"""The 13 classes of S3DIS: their names, as in its files, and colours."""
 
 from __future__ import annotations
 
@@ -19,27 +19,13 @@ _CLASSES: dict[str, Rgb] = {
     "board": (200, 200, 200),
     "clutter": (50, 50, 50),
 }
-_TYPES: dict[str, Rgb] = {
-    "WC": (90, 160, 220),
-    "auditorium": (220, 60, 60),
-    "conferenceRoom": (240, 150, 40),
-    "copyRoom": (150, 150, 150),
-    "hallway": (250, 220, 80),
-    "lobby": (60, 180, 90),
-    "lounge": (160, 90, 200),
-    "office": (40, 90, 200),
-    "openspace": (120, 200, 200),
-    "pantry": (200, 120, 160),
-    "storage": (130, 90, 50),
-}
 
-
-def _numbered(colors: dict[str, Rgb]) -> LabelMap:
-    """A map of labels that are the train ids themselves."""
-    numbers = tuple(range(len(colors)))
-    own = {**{n: n for n in numbers}, IGNORE: IGNORE}
-    return LabelMap(tuple(colors), tuple(colors.values()), own, numbers, IGNORE)
-
-
-S3DIS, S3DIS_TYPES = _numbered(_CLASSES), _numbered(_TYPES)
-CLASS_NAMES, ROOM_TYPES = S3DIS.class_names, S3DIS_TYPES.class_names
+CLASS_NAMES = tuple(_CLASSES)
+_NUMBERS = tuple(range(len(CLASS_NAMES)))
+S3DIS = LabelMap(
+    CLASS_NAMES,
+    tuple(_CLASSES.values()),
+    {**{n: n for n in _NUMBERS}, IGNORE: IGNORE},  # labels are the train ids themselves
+    _NUMBERS,
+    IGNORE,
+)

@@ -3,8 +3,6 @@
 from pcnn.metrics.iou import (
     accuracy,
     best_constant,
-    best_constant_accuracy,
-    class_accuracy,
     iou,
     mean_class_accuracy,
     miou_official,
@@ -17,8 +15,6 @@ from pcnn.metrics.table import iou_table
 __all__ = [
     "accuracy",
     "best_constant",
-    "best_constant_accuracy",
-    "class_accuracy",
     "iou",
     "iou_table",
     "mean_class_accuracy",

@@ -75,25 +75,15 @@ def accuracy(counts: Tensor) -> Tensor:
     return tp.sum() / (tp.sum() + fp.sum() + EPS)
 
 
-def class_accuracy(counts: Tensor) -> Tensor:
-    """Share of every class's samples that are right, tp / (tp + fn), [C] float64; 0 without any."""
-    return counts.diagonal().double() / counts.sum(1).clamp(min=1)
-
-
 def mean_class_accuracy(counts: Tensor) -> Tensor:
-    """Mean accuracy of classes (mAcc): mean of `class_accuracy` over the classes in the truth.
+    """Mean accuracy of classes (mAcc): mean of tp / (tp + fn) over the classes in the truth.
 
     A class that does not occur in the truth is left out; some evaluators, such as Pointcept's,
     count it as 0. Both rules give the same where every class occurs.
     """
-    here = counts.sum(1) > 0
-    return (class_accuracy(counts) * here).sum() / here.sum().clamp(min=1)
-
-
-def best_constant_accuracy(counts: Tensor) -> Tensor:
-    """Accuracy of always answering the commonest class, max_c n_c / N; 0 without any sample."""
     samples = counts.sum(1)
-    return samples.max().to(torch.float64) / samples.sum().clamp(min=1)
+    shares = counts.diagonal().double() / samples.clamp(min=1)
+    return shares.sum() / (samples > 0).sum().clamp(min=1)
 
 
 def best_constant(counts: Tensor) -> Tensor:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import Tensor
+import torch
+from lightning.pytorch.utilities import rank_zero_warn
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
+from pcnn.errors import NotFiniteError, RunWarning
 from pcnn.metrics import iou, miou_official, summary
-from pcnn.tasks.counting_task import CountingTask, Meters
+from pcnn.metrics.confusion import ConfusionMatrix
+from pcnn.tasks.meters import Meters
+from pcnn.tasks.network_task import NetworkTask
 from pcnn.tasks.views import EvaluationViews, summed_probabilities
 
 #: Key of a checkpoint: points counted in the epoch so far, [C, C + 1].
 COUNTED = "train_confusion"
 
 
-class SegmentationTask(CountingTask):
+class SegmentationTask(NetworkTask):
     """Train a network on the labels of rows (voxels or native points), evaluate it on points.
 
     Training: `loss(net(tensor).features [N, C], labels [N])`. Evaluation: the class of a point is
@@ -26,6 +34,30 @@ class SegmentationTask(CountingTask):
     `point_offsets` [B + 1], `names` [B] and `batch_size`. Labels are int64 in 0..C-1 or
     `ignore_index`.
     """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        class_names: Sequence[str],
+        loss: nn.Module,
+        optimizer: Callable[..., Optimizer],
+        scheduler: Callable[..., LRScheduler],
+        ignore_index: int = 255,
+        decay_norms_and_biases: bool = False,
+        prefetch_maps: bool = True,
+        cuda_graphs: bool = False,
+        views: EvaluationViews | None = None,
+    ) -> None:
+        settings = decay_norms_and_biases, prefetch_maps, cuda_graphs
+        super().__init__(net, optimizer, scheduler, *settings)
+        self.loss = loss
+        self.class_names = tuple(class_names)
+        self.ignore_index = ignore_index
+        self.views = views
+        self.train_confusion = ConfusionMatrix(len(class_names), ignore_index)  # of an epoch
+        self.val_meters = Meters(len(class_names), ignore_index)
+        self.test_meters = Meters(len(class_names), ignore_index)
+        self.confusion: dict[str, Tensor] = {}  # the last pass's counts [C, C + 1] by stage
 
     def forward(self, tensor: Any) -> Tensor:
         """Logits [N, C] of every row."""
@@ -59,6 +91,19 @@ class SegmentationTask(CountingTask):
         if counts is not None and counts.shape == self.train_confusion.counts.shape:
             self.train_confusion.counts.copy_(counts)
 
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:
+        return self.evaluate(batch, self.val_meters, self.views_now)
+
+    def test_step(self, batch: Any, batch_idx: int) -> Any:
+        return self.evaluate(batch, self.test_meters, self.views_now)
+
+    @property
+    def views_now(self) -> EvaluationViews | None:
+        """The views, except in the validations of a training, which are a single pass."""
+        if self.views is None or self.trainer.state.fn == "fit":
+            return None
+        return self.views
+
     def evaluate(
         self, batch: Any, meters: Meters, views: EvaluationViews | None = None
     ) -> dict[str, Any] | None:
@@ -88,3 +133,52 @@ class SegmentationTask(CountingTask):
         scores = iou(counts).float()
         names = (f"iou/{name}" for name in self.class_names)
         return summary(counts) | dict(zip(names, scores, strict=True))
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_evaluation("val", self.val_meters)
+
+    def on_test_epoch_end(self) -> None:
+        self.log_evaluation("test", self.test_meters)
+
+    def classes_of(self, logits: Tensor, meters: Meters) -> Tensor:
+        """Class of every row of logits [N, C]; of a row with NaN no class (`ignore_index`).
+
+        The argmax of NaN would be a class like any other.
+        """
+        broken = logits.isnan().any(1)  # [N]
+        meters.broken.update(broken.double().sum() / max(len(logits), 1), len(logits))
+        return logits.argmax(1).masked_fill(broken, self.ignore_index)
+
+    def log_evaluation(self, stage: str, meters: Meters) -> None:
+        """Log all metrics of a pass, exact over ranks, and keep its confusion matrices."""
+        counts = meters.confusion.compute()
+        broken = float(meters.broken.compute())
+        meters.broken.reset()
+        if broken == 1:
+            raise NotFiniteError(f"{stage}: the network gives NaN for every row: a lower rate?")
+        if broken > 0:
+            said = f"{stage}: the network gives NaN for {100 * broken:.3g} % of the rows"
+            rank_zero_warn(said, category=RunWarning)
+        if stage == "val" and int(counts.sum()) == 0:
+            said = "val: no row has a label that counts, so the figures are NaN"
+            rank_zero_warn(said, category=RunWarning)
+        # a checkpoint's monitor must be logged by every validation; a test may have no truth
+        if stage == "val" or int(counts.sum()) > 0:
+            self.log_dict({f"{stage}/loss": meters.loss.compute()})
+            self.log_counts(stage, counts)
+            if self.views_now is not None:
+                self.log_counts(f"{stage}/tta", meters.voted.compute())
+        meters.confusion.reset()
+        meters.voted.reset()
+        meters.loss.reset()
+
+    def log_counts(self, stage: str, counts: Tensor) -> None:
+        """Log the figures of counts [C, C + 1] and keep them."""
+        self.confusion[stage] = counts
+        nothing = counts.sum() == 0  # figures of nothing are NaN, not 0
+        self.log_dict(
+            {
+                f"{stage}/{name}": value.masked_fill(nothing, torch.nan)
+                for name, value in self.figures(counts).items()
+            }
+        )

@@ -72,14 +72,3 @@ def summed_probabilities(
         tensor = batch.placed(view(batch.points))
         total = total + logits_of(tensor).double().softmax(1)[tensor.geometry.inverse]
     return torch.as_tensor(total)
-
-
-@torch.no_grad()
-def summed_cloud_probabilities(
-    logits_of: Callable[[Any], Tensor], batch: Any, views: EvaluationViews
-) -> Tensor:
-    """Sum over the views of the softmax of every cloud."""
-    total: Tensor | float = 0.0
-    for view in views:
-        total = total + logits_of(batch.placed(view(batch.points))).double().softmax(1)
-    return torch.as_tensor(total)

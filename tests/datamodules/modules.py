@@ -3,8 +3,8 @@
 import inspect
 from typing import Any
 
-from pcnn.datamodules import ClassificationDataModule, CloudDataModule
-from pcnn.datasets import FolderSets, S3DISSets, S3DISTypeSets, SemanticKITTISets
+from pcnn.datamodules import CloudDataModule
+from pcnn.datasets import FolderSets, S3DISSets, SemanticKITTISets
 
 
 def kitti_module(root: str | None = None, **options: Any) -> CloudDataModule:
@@ -17,10 +17,6 @@ def kitti_module(root: str | None = None, **options: Any) -> CloudDataModule:
 
 def s3dis_module(root: str | None = None, **options: Any) -> CloudDataModule:
     return _made(CloudDataModule, S3DISSets, **{"root": root, "voxel_size": 0.05} | options)
-
-
-def room_types_module(root: str | None = None, **options: Any) -> ClassificationDataModule:
-    return _made(ClassificationDataModule, S3DISTypeSets, root=root, **options)
 
 
 def folder_module(root: str, voxel_size: float, **options: Any) -> CloudDataModule:

@@ -14,7 +14,7 @@ from pcnn.datasets.s3dis import Room, find_rooms, read_annotation
 from pcnn.datasets.s3dis_labels import CLASS_NAMES
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.errors import FileError
-from tests.datamodules.modules import room_types_module, s3dis_module
+from tests.datamodules.modules import s3dis_module
 from tests.datasets.s3dis_rooms import room_arrays, write_room, write_set
 
 GOOD = b"1.000 2.000 3.000 10 20 30\n"
@@ -164,24 +164,3 @@ def test_evaluation_reads_whole_rooms_and_training_parts(root: Path, placement: 
             assert len(batch.inverse) == batch.n_points == points
             labels = batch.full_scan(0, batch.point_labels, fill=-1)
             assert labels.tolist() == room_arrays(points, seed)["segment"].tolist()
-
-
-@placements
-def test_types_of_rooms(root: Path, placement: Placement) -> None:
-    given = options(root, geometry=placement, batch_size=3, val_batch_size=4)
-    data = room_types_module(**given)
-    data.setup("fit")
-    assert (data.num_classes, data.in_channels, len(data.colors)) == (11, 6, 11)
-    (batch,) = data.train_dataloader()
-    assert sorted(batch.labels.tolist()) == [0, 4, 7]
-    assert batch.tensor.geometry.batch_size == 3
-    with pytest.raises(ValueError, match="evaluation loader"):
-        batch.placed(batch.points)  # a training places no point again
-    (batch,) = data.val_dataloader()
-    assert batch.labels.tolist() == [0, 7, 9]
-    assert torch.equal(batch.placed(batch.points).features, batch.tensor.features)
-    # rooms of one point and of none are clouds of the batch
-    assert batch.tensor.geometry.batch_offsets.diff()[[0, 2]].tolist() == [0, 1]
-    mixing = options(root, augment=Augmentation(mix3d=1.0))
-    with pytest.raises(ValueError, match="has no type"):
-        room_types_module(**mixing).build("train")

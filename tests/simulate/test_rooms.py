@@ -8,12 +8,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pcnn.datasets.s3dis_labels import ROOM_TYPES
 from pcnn.simulate.mesh import join, surface
 from pcnn.simulate.rooms.depth_camera import BOX_HIGH, BOX_LOW, DepthCamera, fuse
 from pcnn.simulate.rooms.furnish import build_room
 from pcnn.simulate.rooms.paint import Paint
-from pcnn.simulate.rooms.room import Room, draw_settings
+from pcnn.simulate.rooms.room import TYPES, Room, draw_settings
 from pcnn.simulate.rooms.site import LABELS
 from pcnn.simulate.rooms.threedmatch import take_fragment
 from pcnn.simulate.rooms.walk import Motion, look
@@ -44,7 +43,7 @@ def wall(distance: float, paint: Paint = MATT) -> tuple:
     return (distance, -9.0, -9.0), (distance + 0.1, 9.0, 9.0), paint
 
 
-@pytest.mark.parametrize("room_type", ROOM_TYPES)
+@pytest.mark.parametrize("room_type", TYPES)
 def test_every_type_is_furnished_inside_its_walls(room_type: str) -> None:
     for built in (room(room_type, 0, "train"), room(room_type, 1, "val")):
         labels, s = built.mesh.labels, built.settings

@@ -18,16 +18,14 @@ from torch.utils.data import DataLoader, Dataset
 from pcnn.callbacks import Checkpoint, FiniteSteps, RngState, WeightAverage
 from pcnn.datamodules.batch_stream import BatchStream, batches_done
 from pcnn.datasets.sampler import EpochSampler
-from pcnn.geometry import grid_of_cells
 from pcnn.graphs.sizes import Edges
 from pcnn.losses import CrossEntropy, HardestContrastive, LovaszSoftmax, WeightedSum
-from pcnn.models import ResNet18, ResUNetBN2C
+from pcnn.models import ResUNetBN2C
 from pcnn.nn import PlannedModule
 from pcnn.ops import Engine
-from pcnn.tasks import ClassificationTask, RegistrationTask, SegmentationTask
+from pcnn.tasks import RegistrationTask, SegmentationTask
 from pcnn.tasks.network_task import NetworkTask
 from pcnn.tasks.schedules import cosine
-from pcnn.tensor import SparseTensor
 from tests.callbacks.tiny import trainer_for
 from tests.forking import require_fork
 from tests.graphs.graphed import ROWS, TILES, cloud, network, rerun
@@ -58,17 +56,6 @@ def pairs(keys: list[int], dtype: torch.dtype, geometry: str = "voxel") -> Any:
     found = views([seed], 0.2 + 0.1 * (seed % 2), geometry, 1500 if geometry == "voxel" else 400)
     source, target = (x.replace(x.features.to(dtype)) for x in found.inputs)
     return replace(found, source=source, target=target)
-
-
-def classes(keys: list[int], dtype: torch.dtype) -> Any:
-    """Two clouds with a label each, one of them empty in every other batch."""
-    (seed,) = keys
-    cells = cloud(200 + 400 * (seed % 2), seed, extent=60)[0].geometry.coords[:, 1:]
-    clouds = torch.arange(len(cells)) % 2 if seed % 2 else torch.zeros(len(cells)).long()
-    grid = grid_of_cells(cells, clouds, 2, downsampling="floor")
-    features = torch.randn(grid.rows, 2, generator=torch.Generator().manual_seed(seed))
-    tensor = SparseTensor(features.to(dtype), grid)
-    return SimpleNamespace(tensor=tensor, labels=torch.tensor([seed % 3, 2]), batch_size=2)
 
 
 class Data(L.LightningDataModule):
@@ -122,13 +109,6 @@ def describing(
     optimizer, schedule = partial(torch.optim.SGD, lr=0.1, momentum=0.8), partial(cosine)
     loss = HardestContrastive(256, 64)
     return RegistrationTask(net, loss, optimizer, schedule, 0.1, "threedmatch", cuda_graphs=graph)
-
-
-def classifying(graph: bool, dtype: torch.dtype = torch.float64) -> ClassificationTask:
-    torch.manual_seed(0)
-    net = ResNet18(2, 3, 0.125, engine=TILES).to(dtype)
-    optimizer = partial(torch.optim.AdamW, lr=0.02)
-    return ClassificationTask(net, "abc", CrossEntropy(), optimizer, cosine, cuda_graphs=graph)
 
 
 def task(
@@ -202,7 +182,6 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
         (task, collate, 4, 2),
         (describing, pairs, 6, 2),
         (partial(describing, engine=ROWS), partial(pairs, geometry="point"), 10, 2),
-        (classifying, classes, 4, 2),
     ],
 )
 def test_a_training_ends_with_the_same_weights(

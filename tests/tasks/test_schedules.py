@@ -2,12 +2,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
+import lightning as L
 import pytest
 import torch
 from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import Dataset
 
+from pcnn.datamodules.batch_stream import BatchStream
+from pcnn.datasets.sampler import EpochSampler
+from pcnn.losses import CrossEntropy
+from pcnn.tasks import SegmentationTask
 from pcnn.tasks.schedules import constant, cosine, exponential, multi_step, one_cycle, poly
+from tests.tasks.quiet import Lookup, trainer_for
 
 
 def rates(make: Callable[..., LRScheduler], steps: int, total: int, start: int = 0) -> list[float]:
@@ -88,3 +97,55 @@ def test_resumed_beyond_the_end_and_for_one_step(make: Callable[..., LRScheduler
     assert rates(make, 20, 20, start=7) == rates(make, 20, 20)[7:]
     assert all(0 <= rate <= 1 for rate in rates(make, 30, 20))
     assert len(rates(make, 1, 1)) == 1
+
+
+class Clouds(Dataset[int]):
+    """Seven clouds."""
+
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, key: tuple[int, int]) -> int:
+        return key[1] % 3
+
+
+def batch_of(classes: list[int]) -> Any:
+    """A row a cloud, with logits for its own class."""
+    labels = torch.tensor(classes)
+    tensor = SimpleNamespace(features=torch.eye(3)[labels])
+    return SimpleNamespace(tensor=tensor, labels=labels, batch_size=len(classes))
+
+
+class Rates(L.Callback):
+    """The rate of every optimiser step."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
+        self.seen.append(optimizer.param_groups[0]["lr"])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("limit", "accumulate", "steps"),
+    [({"max_epochs": 2}, 1, 14), ({"max_epochs": 2}, 3, 6), ({"max_steps": 5}, 3, 5)],
+)
+def test_the_schedule_ends_with_the_training(
+    tmp_path: Any, limit: dict[str, int], accumulate: int, steps: int
+) -> None:
+    # three batches a step leave one for the last step of an epoch
+    sgd, line, seen = partial(torch.optim.SGD, lr=1.0), partial(poly, power=1.0), Rates()
+    trainer = trainer_for(
+        tmp_path,
+        accumulate_grad_batches=accumulate,
+        callbacks=[seen],
+        use_distributed_sampler=False,
+        **limit,
+    )
+    trainer.fit(
+        SegmentationTask(Lookup(), "abc", CrossEntropy(), sgd, line),
+        BatchStream(Clouds(), EpochSampler(7), collate=batch_of),
+    )
+    assert trainer.global_step == steps
+    assert seen.seen == pytest.approx([1 - step / steps for step in range(steps)])

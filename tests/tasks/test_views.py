@@ -8,12 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.tasks.views import (
-    EvaluationViews,
-    View,
-    summed_cloud_probabilities,
-    summed_probabilities,
-)
+from pcnn.tasks.views import EvaluationViews, View, summed_probabilities
 
 
 def test_a_view_turns_then_scales_then_mirrors() -> None:
@@ -45,23 +40,6 @@ def logits_of(tensor: Any) -> Tensor:
 def test_views_add_to_the_points_they_hold() -> None:
     total = summed_probabilities(logits_of, Batch(), EvaluationViews(scales=[1.0, 2.0]))
     parts = [(scale * Batch.points).double().softmax(1) for scale in (1, 2)]
-    torch.testing.assert_close(total, parts[0] + parts[1])
-
-
-class Clouds(Batch):
-    """The four points in two clouds and an empty one between; logits are the means of a cloud."""
-
-    batch_size = 3
-    point_batch = torch.tensor([0, 2, 2, 2])
-
-    def placed(self, points: Tensor) -> Any:
-        return torch.stack([points[self.point_batch == b].sum(0) + b for b in range(3)])
-
-
-def test_a_cloud_counts_the_views() -> None:
-    batch, views = Clouds(), EvaluationViews(scales=[1.0, 2.0])
-    total = summed_cloud_probabilities(Tensor.double, batch, views)
-    parts = [batch.placed(scale * batch.points).double().softmax(1) for scale in (1, 2)]
     torch.testing.assert_close(total, parts[0] + parts[1])
 
 

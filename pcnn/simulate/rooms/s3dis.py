@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.datasets.s3dis import AREAS, TEST_AREAS
-from pcnn.datasets.s3dis_labels import CLASS_NAMES, ROOM_TYPES
+from pcnn.datasets.s3dis_labels import CLASS_NAMES
 from pcnn.files.whole_file import whole_file
 from pcnn.ranges import Count, Seed, Spacing
 from pcnn.simulate.mesh import rotation_z
@@ -65,11 +65,12 @@ def plan_area(seed: int, area: int, rooms: int, spacing: float) -> list[RoomJob]
     Every other room takes the types in turn, the others follow the types' shares.
     """
     rng = np.random.default_rng([seed, area, 1])
-    shares = np.array([TYPES[name]["share"] for name in ROOM_TYPES], np.float64)
+    types = list(TYPES)
+    shares = np.array([TYPES[name]["share"] for name in types], np.float64)
     jobs, numbers = [], Counter[str]()
     for index in range(rooms):
-        drawn = ROOM_TYPES[int(rng.choice(len(ROOM_TYPES), p=shares / shares.sum()))]
-        room_type = ROOM_TYPES[(index // 2 * 6 + area) % 11] if index % 2 == 0 else drawn
+        drawn = types[int(rng.choice(len(types), p=shares / shares.sum()))]
+        room_type = types[(index // 2 * 6 + area) % 11] if index % 2 == 0 else drawn
         numbers[room_type] += 1
         jobs.append(RoomJob(seed, area, index, room_type, numbers[room_type], spacing))
     return jobs
