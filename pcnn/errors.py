@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-
 
 class UserError(ValueError):
     """A mistake of what was given; the text names it and the rule.
@@ -66,28 +64,6 @@ class NotFiniteError(UserError, FloatingPointError):
 
 class RunWarning(UserWarning):
     """A warning about the worth of a run's figures."""
-
-
-class StorageError(UserError, OSError):
-    """Nothing more can be written to a disk; the text says where and why."""
-
-
-#: Words for a place in which nothing more can be written.
-_STORAGE = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the quota of this user is used up",
-    errno.EROFS: "the file system is read-only",
-    errno.EFBIG: "the limit on the size of files is reached",
-}
-
-
-def storage_cause(error: BaseException | None) -> str | None:
-    """Why nothing can be written, in words, if an error or one behind it says so."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in _STORAGE:
-            return _STORAGE[error.errno]
-        error = error.__cause__ or error.__context__
-    return None
 
 
 def first_line(error: Exception) -> str:

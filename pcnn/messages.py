@@ -11,9 +11,8 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 #: The distribution; ``pcnn`` on the Python package index is another project.
 DISTRIBUTION = "pcnn3d"
@@ -63,15 +62,6 @@ def _warning_text(
 def counted(number: int, thing: str, things: str | None = None) -> str:
     """A number with its noun, as in ``1 cloud`` and ``2 clouds``."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
-
-
-def short_names(paths: Sequence[Path]) -> list[str]:
-    """Names of files, with as much of their folders as tells them apart."""
-    for parts in range(1, max((len(path.parts) for path in paths), default=0) + 1):
-        names = ["/".join(path.parts[-parts:]) for path in paths]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{number}: {path.name}" for number, path in enumerate(paths)]
 
 
 def install(extra: str) -> str:

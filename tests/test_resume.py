@@ -75,7 +75,7 @@ def test_ctrl_c_ends_behind_the_step_and_prints_how_to_go_on(folder: Path) -> No
     assert state(folder / "to stop")["steps"] == 7
     assert "Traceback" not in done.stderr
     said = done.stderr.strip().splitlines()
-    assert said[-2] == "Ctrl-C: stopped. To go on from step 7:"
+    assert said[-2] == "Ctrl-C: stopped. To go on:"
     # what no file keeps is said once more
     assert shlex.split(said[-1])[2:] == ['resume="to stop"', options[-2], ALLOW]
     run("train.py", *shlex.split(said[-1])[2:], cwd=folder)

@@ -57,7 +57,7 @@ def run(name: str, words: list[str]) -> None:
 app.add(predict, f"pcnn predict scan.bin --model {LAST}")
 app.add(register, "pcnn register a.ply b.ply c.ply --graph")
 app.add(view, "pcnn view scan.bin --labels predictions/scan.label --open")
-app.add(report, "pcnn report logs/segmentation/RUN logs/segmentation/OTHER --out both.html")
+app.add(report, "pcnn report logs/segmentation/RUN --out run.html")
 app.add(doctor, "pcnn doctor")
 app.add(tune, "pcnn tune model=minkunet dataset=kitti trainer.precision=16-mixed")
 app.add(profile, "pcnn profile seg_streets --trace trace.json")

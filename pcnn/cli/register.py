@@ -15,7 +15,7 @@ import typer
 from pcnn.cli.app import ARGUMENT
 from pcnn.experiment.predict_options import Columns
 from pcnn.experiment.register_options import RegisterOptions
-from pcnn.messages import counted, short_names
+from pcnn.messages import counted
 
 if TYPE_CHECKING:
     from pcnn.console import Console
@@ -56,7 +56,9 @@ def register(options: RegisterCommand) -> None:
     if len(paths) < 2 or (len(paths) > 2 and not options.graph):
         told = f"two clouds are registered, got {len(paths)}; --graph registers more than two"
         raise typer.BadParameter(told)
-    names = short_names(paths)
+    names = [path.name for path in paths]
+    if len(set(names)) < len(names):
+        names = [str(path) for path in paths]
     columns = chosen_columns(options.columns)
     try:
         read = [points_of(path, str(path), columns) for path in paths]

@@ -1,4 +1,4 @@
-"""`pcnn view` and `pcnn report`: clouds, and runs, as a page for the browser."""
+"""`pcnn view` and `pcnn report`: clouds, and a run, as a page for the browser."""
 
 from __future__ import annotations
 
@@ -75,26 +75,23 @@ def view(options: ViewOptions) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    runs: Annotated[list[Path], ARGUMENT, "Folders of pcnn train or eval, or of a sweep."]
+    run: Annotated[Path, ARGUMENT, "Folder of pcnn train or eval."]
     out: Annotated[Path, "The page."] = Path("report.html")
     show: Open = False
 
 
 def report(options: ReportOptions) -> None:
-    """Write runs as one page: what they are, figures, curves, confusion, pictures, configuration.
+    """Write a run as one page: its figures, curves, confusion and configuration.
 
-    Several runs stand side by side, with what differs between their configurations. Curves are
-    those of logger=csv. The page is one file, which needs no network.
+    Curves are those of logger=csv. The page is one file, which needs no network.
     """
-    from pcnn.experiment.run_report import runs_of, write_report
+    from pcnn.experiment.run_report import write_report
 
     with refusing():
-        found = runs_of(options.runs)
-        write_report(options.out, found)
-    for run in found:
-        if not run.series and run.config.get("train"):
-            say(f"{run.name}: no curves: the run was without logger=csv")
-    say(f"{options.out}: {counted(len(found), 'run')}, {options.out.stat().st_size / 1e6:.1f} MB")
+        curves = write_report(options.out, options.run)
+    if not curves:
+        say("no curves: an evaluation, or a run without logger=csv")
+    say(f"{options.out}: {options.out.stat().st_size / 1e6:.1f} MB")
     if options.show:
         show_page(options.out)
 

@@ -7,27 +7,20 @@ import fcntl
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch.distributed
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from lightning.pytorch.utilities import rank_zero_only
-from omegaconf import open_dict, read_write
 
 from pcnn.callbacks import Stopped
 from pcnn.callbacks.stop import NAMES, PREEMPTION, StopSignals, stop_signals
-from pcnn.checkpoints import RunCheckpoint
 from pcnn.errors import ConfigError
 from pcnn.experiment import run_folder
 from pcnn.experiment.resume import resume_command
 from pcnn.messages import say
-
-# by these a process knows its place among the ranks; Lightning sets them when it starts the others
-PLACE = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
 def rank() -> int:
@@ -51,33 +44,8 @@ def check_one_folder() -> None:
 @contextmanager
 def started(folder: Path, message: Callable[[str], str]) -> Iterator[StopSignals]:
     """Everything that surrounds a run."""
-    with locked(folder), stoppable(message) as stop, one_job():
+    with locked(folder), stoppable(message) as stop:
         yield stop
-
-
-@contextmanager
-def one_job() -> Iterator[None]:
-    """Leave the process as it was found: the next job of a sweep starts ranks of its own."""
-    before = {name: os.environ.get(name) for name in PLACE}
-    try:
-        yield
-    finally:
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
-def tell_other_ranks(folder: Path) -> None:
-    """Let processes that Lightning starts for the other ranks find this very run."""
-    hydra = HydraConfig.get()
-    if hydra.mode != RunMode.MULTIRUN:
-        return
-    sys.argv[1:] = list(hydra.overrides.task)
-    with read_write(hydra), open_dict(hydra):  # type: ignore[arg-type]
-        hydra.run.dir = str(folder)
 
 
 @contextmanager
@@ -121,9 +89,7 @@ def how_to_go_on(folder: Path, name: str) -> str:
     """The command that goes on with a training, and where that will be."""
     if not (folder / run_folder.CONFIG).is_file():
         return f"{name}: stopped before the run began. The same command starts it again."
-    last = folder / run_folder.LAST
-    step = f"step {RunCheckpoint.read(last).steps}" if last.is_file() else "the first step"
-    return f"{name}: stopped. To go on from {step}:\n  {resume_command(folder)}"
+    return f"{name}: stopped. To go on:\n  {resume_command(folder)}"
 
 
 #: Said of an evaluation that was stopped.

@@ -56,7 +56,7 @@ def evaluate_untrained(cfg: DictConfig, folder: Path) -> float | None:
     with named_after("task"):
         figures, facts = report_pairs(cfg, folder, data, descriptor, device)
     report.write_metrics(folder, cfg, figures, 0, None, facts)
-    report.say_files(Console(), folder)
+    report.say_end(Console(), cfg, folder, None)
     return next(iter(figures.values()))  # the recall at the first number of samples
 
 
@@ -115,7 +115,6 @@ def report_pairs(
         for number, summary in summaries.items()
         for name in FLAT
     }
-    report.say_simulated(console, cfg)
     write_pair_table(folder / PAIRS, done, rules)
     send_media(loggers, lambda: figures)
     facts = {

@@ -23,8 +23,6 @@ from pcnn.metrics import iou_table
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
 PAIRS = "pairs.csv"  # of registration
-#: Files of results.
-FILES = (run_folder.METRICS, "predictions.png", PAIRS)
 
 
 def write_metrics(
@@ -90,14 +88,9 @@ def say_simulated(console: Console, cfg: DictConfig) -> None:
         console.say(f"SIMULATED DATA: {cfg.dataset.name} {told}", style="bold yellow")
 
 
-def say_files(console: Console, folder: Path) -> None:
-    """Print where results lie, of those that were written."""
-    console.say(f"{folder}: {', '.join(name for name in FILES if (folder / name).exists())}")
-
-
 def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | None) -> None:
-    """Print where the results lie and what to try next."""
-    say_files(console, folder)
+    """Print where the figures lie and what to try next."""
+    console.say(f"figures: {folder / run_folder.METRICS}")
     if cfg.train and checkpoint:
         packages = ",".join(allowed(cfg))
         own = f" allow_targets=[{packages}]" if packages else ""
@@ -109,12 +102,9 @@ def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | N
 
 def say_table(console: Console, cfg: DictConfig, task: nn.Module) -> None:
     """Print the last segmentation class by class, by the sum of the views if there are any."""
-    confusion: dict[str, Tensor] = getattr(task, "confusion", {})
-    split = next((one for one in ("test", "val") if one in confusion), None)
-    if split is None or cfg.task.name != "segmentation":
-        return
-    where = f"{cfg.dataset.name} {split}"
-    where += "" if cfg.data.source == "real" else ", SIMULATED data"
-    where += f", sum of views (tta={cfg.tta.name})" if f"{split}/tta" in confusion else ""
-    counts = confusion.get(f"{split}/tta", confusion[split]).cpu()
-    console.print(iou_table(counts, list(cfg.data.class_names), f"IoU per class, {where}"))
+    passes: dict[str, Tensor] = getattr(task, "confusion", {})
+    which = next((one for one in ("test/tta", "test", "val/tta", "val") if one in passes), None)
+    if which is not None and cfg.task.name == "segmentation":
+        simulated = "" if cfg.data.source == "real" else ", SIMULATED data"
+        title = f"IoU per class, {cfg.dataset.name} {which}{simulated}"
+        console.print(iou_table(passes[which].cpu(), list(cfg.data.class_names), title))

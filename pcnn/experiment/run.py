@@ -28,7 +28,6 @@ from pcnn.experiment.process import (
     nothing_written,
     rank,
     started,
-    tell_other_ranks,
 )
 from pcnn.experiment.resume import AUTO, continuation, has_begun, resume_command
 from pcnn.experiment.run_config import allowed, checked, is_network
@@ -56,6 +55,7 @@ QUIET = (
     "Total length of `list` across ranks is zero",  # no validation, which the data module says
     "callbacks used to create the checkpoint need to be",  # an evaluation takes weights alone
     "LeafSpec",  # Lightning's own use of torch
+    "AccumulateGrad node's stream",  # Lightning makes DDP on a stream of its own
     "overridden `transfer_batch_to_device` in `LightningModule`",  # which plans on the way
 )
 
@@ -175,7 +175,6 @@ def execute(run: Run, stop: StopSignals) -> float | None:
         said += build.fine_tuned(task, cfg, begins=run.checkpoint is None)
     if rank() == 0:
         run_folder.record(run.folder, cfg, run.resumed)
-        tell_other_ranks(run.folder)
     given = {
         "run_folder": run.folder,
         "config": run_folder.recorded(cfg),
@@ -308,7 +307,3 @@ def quieten() -> None:
         logging.getLogger("pcnn").setLevel(logging.WARNING)
     for words in QUIET:
         warnings.filterwarnings("ignore", f".*{words}.*")
-    # Lightning makes DDP on a stream of its own, as graph capture would need, and torch sums the
-    # gradients there: right, and out of a user's hands
-    if hasattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch"):
-        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)

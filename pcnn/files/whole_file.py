@@ -14,8 +14,6 @@ from typing import IO
 
 import numpy as np
 
-from pcnn.errors import StorageError, storage_cause
-
 SUFFIX = ".part"  # of a file that is being written; what has it after a kill is garbage
 
 
@@ -30,7 +28,7 @@ def whole_file(path: Path, durable: bool = False) -> Iterator[IO[bytes]]:
     A device or a pipe is written through, once the block has ended: it is never replaced.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
-        with told_storage(path), tempfile.NamedTemporaryFile() as held:
+        with tempfile.NamedTemporaryFile() as held:
             yield held
             held.seek(0)
             with path.open("wb") as device:
@@ -38,31 +36,17 @@ def whole_file(path: Path, durable: bool = False) -> Iterator[IO[bytes]]:
         return
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}{SUFFIX}")
     try:
-        with told_storage(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("x+b") as file:
-                yield file
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            os.replace(part, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("x+b") as file:
+            yield file
             if durable:
-                _force(path.parent)
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(part, path)
+        if durable:
+            _force(path.parent)
     finally:
         part.unlink(missing_ok=True)
-
-
-@contextmanager
-def told_storage(path: Path) -> Iterator[None]:
-    """Tell a full disk as a full disk, whatever a library made of it."""
-    try:
-        yield
-    except Exception as error:
-        cause = storage_cause(error)
-        if cause is None or isinstance(error, StorageError):
-            raise
-        told = f"{path} cannot be written: {cause} ({path.parent.resolve()})"
-        raise StorageError(f"{told}; a file that was there is as it was") from error
 
 
 def drop_parts(folder: Path, name: str = "*") -> None:

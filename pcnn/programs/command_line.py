@@ -6,12 +6,11 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from hydra.errors import HydraException
 
 from pcnn.console import until_output_closes
-from pcnn.errors import UserError, storage_cause
+from pcnn.errors import UserError
 from pcnn.messages import escaped_output, say
 
 EXIT_CODE = 2
@@ -34,11 +33,6 @@ def short_errors() -> Iterator[None]:
         text = str(error).partition("\nConfig search path")[0]
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         stop("\n".join([*lines[:2], " ".join(lines[2:])]).strip())
-    except OSError as error:  # before a run began; some of Hydra are also of this kind
-        cause = storage_cause(error)
-        if cause is None:
-            raise
-        stop(f"{error.filename or Path.cwd()} cannot be written: {cause}")
     except ValueError as error:
         if "Config group override must be" not in str(error):
             raise
