@@ -209,7 +209,7 @@ def test_crops_are_functions_of_their_generator():
 @placements
 def test_a_cloud_without_labels_is_placed_on_its_device(placement: Placement) -> None:
     given = bare(cloud(30))
-    there = replace(given, points=given.points.cuda(), inputs=given.inputs.cuda())
+    there = replace(given, points=given.points.cuda(), features=given.features.cuda())
     found, wanted = placement.sample(there, SIZE), placement.sample(given, SIZE)
     assert found.features.is_cuda
     assert len(found.features) == len(wanted.features)
