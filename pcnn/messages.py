@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 #: The distribution; ``pcnn`` on the Python package index is another project.
 DISTRIBUTION = "pcnn3d"
@@ -49,13 +50,7 @@ class _Record(logging.LogRecord):
         return visible(super().getMessage())
 
 
-def _warning_text(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
-) -> str:
+def _warning_text(message: Warning | str, *_: Any, **more: Any) -> str:
     return f"warning: {visible(message)}\n"
 
 

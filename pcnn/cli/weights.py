@@ -38,9 +38,8 @@ def export(options: ExportOptions) -> None:
         raise typer.BadParameter(f"{out}: name a file that ends in .safetensors")
     with refusing():
         facts = written(checkpoint, out, options.temperature, int(options.bits))
-    figures = facts.pop("figures")
     say(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
-    for name, value in {**facts, **figures}.items():
+    for name, value in facts.items():
         say(f"{name}: {value}")
 
 

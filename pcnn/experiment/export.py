@@ -12,7 +12,7 @@ from pcnn.checkpoints import RunCheckpoint
 from pcnn.checkpoints.exported_file import NET, packed, write_exported
 from pcnn.config import stored as stored_config
 from pcnn.config.values import FOLDERS
-from pcnn.experiment import run_folder
+from pcnn.experiment.report import revision
 from pcnn.files.bounded import named
 
 
@@ -40,8 +40,6 @@ def export(
     weights: dict[str, Tensor] = {}
     for name, value in held.items():
         weights |= stored(name, value, bits)
-    before = content.get("pcnn_export", {})
-    metrics = metrics_of(path)
     learnt = [v for name, v in held.items() if "running_" not in name and v.is_floating_point()]
     source = config["data"]["source"]
     facts = {
@@ -52,8 +50,7 @@ def export(
         "steps": int(content["global_step"]),
         "parameters": sum(value.numel() for value in learnt),
         "bits": bits,
-        "revision": metrics.get("revision") or before.get("revision"),
-        "figures": dict(metrics.get("metrics") or before.get("figures", {})),
+        "revision": content.get("pcnn_export", {}).get("revision") or revision(),
     }
     kept = without_places(config)
     if temperature is not None:
@@ -82,13 +79,3 @@ def without_places(node: Any) -> Any:
     if isinstance(node, dict):
         return {k: None if k in FOLDERS else without_places(v) for k, v in node.items()}
     return [without_places(value) for value in node] if isinstance(node, list) else node
-
-
-def metrics_of(checkpoint: Path) -> dict[str, Any]:
-    """The record of the run of ``<run folder>/checkpoints/best.ckpt``, if it measured this file."""
-    folder = checkpoint.parent.parent
-    if not (folder / run_folder.METRICS).is_file():
-        return {}
-    content = run_folder.load_metrics(folder)
-    measured = content.get("checkpoint")
-    return content if measured and Path(measured).name == checkpoint.name else {}

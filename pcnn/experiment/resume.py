@@ -30,14 +30,15 @@ MAY_CHANGE = (
 
 
 @dataclass(frozen=True)
-class Continuation:
-    """A run to go on with."""
+class Run:
+    """A run to do, or to go on with."""
 
     cfg: DictConfig
     folder: Path
-    checkpoint: Path | None  # None: it was stopped before its first checkpoint
-    steps: int  # optimiser steps behind it
-    finished: bool
+    resumed: bool = False
+    checkpoint: Path | None = None  # that it goes on from; None: from its beginning
+    steps: int = 0  # optimiser steps behind it
+    finished: bool = False
 
 
 def has_begun(folder: Path) -> bool:
@@ -45,9 +46,7 @@ def has_begun(folder: Path) -> bool:
     return (folder / run_folder.CONFIG).is_file() or (folder / run_folder.LAST).is_file()
 
 
-def continuation(
-    cfg: DictConfig, overrides: Sequence[str], folder: Path | None = None
-) -> Continuation:
+def continuation(cfg: DictConfig, overrides: Sequence[str], folder: Path | None = None) -> Run:
     """Read the run of a folder: `cfg`, with the network and its training as they were stored.
 
     With ``resume=auto`` it is the folder of this run, which the same command line began.
@@ -61,9 +60,10 @@ def continuation(
     changed = {key for key in given if OmegaConf.select(merged, key) != selected(saved, key)}
     last = folder / run_folder.LAST
     found = RunCheckpoint.read(last) if last.is_file() else None
-    return Continuation(
+    return Run(
         cfg=merged,
         folder=folder,
+        resumed=True,
         checkpoint=None if found is None else last,
         steps=0 if found is None else found.steps,
         finished=not changed & set(LONGER) and is_finished(folder),

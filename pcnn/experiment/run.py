@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from pcnn.experiment.process import (
     rank,
     started,
 )
-from pcnn.experiment.resume import AUTO, continuation, has_begun, resume_command
+from pcnn.experiment.resume import AUTO, Run, continuation, has_begun, resume_command
 from pcnn.experiment.run_config import allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby, write_counts
 from pcnn.experiment.stored_options import BESIDE, keys_of, with_stored
@@ -58,16 +58,6 @@ QUIET = (
     "AccumulateGrad node's stream",  # Lightning makes DDP on a stream of its own
     "overridden `transfer_batch_to_device` in `LightningModule`",  # which plans on the way
 )
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run to do: its configuration, its folder, and the checkpoint that it starts from."""
-
-    cfg: DictConfig
-    folder: Path
-    checkpoint: Path | None = None
-    resumed: bool = False
 
 
 def train(cfg: DictConfig) -> float | None:
@@ -145,7 +135,7 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     if run.checkpoint is None:
         where = "has no checkpoint yet: training starts from the beginning there"
     console.say(f"{run.folder} {where}")
-    return Run(checked(run.cfg), run.folder, run.checkpoint, True)
+    return replace(run, cfg=checked(run.cfg))
 
 
 def with_choices(cfg: DictConfig) -> DictConfig:

@@ -19,7 +19,8 @@ from pcnn.checkpoints.exported_file import write_exported
 from pcnn.errors import ConfigError, FileError
 from pcnn.experiment import build
 from pcnn.experiment.predictor import Predictor
-from pcnn.experiment.run import Run, execute
+from pcnn.experiment.resume import Run
+from pcnn.experiment.run import execute
 from pcnn.experiment.run_config import checked
 from pcnn.tasks import SegmentationTask
 from tests.cli.invoking import invoke

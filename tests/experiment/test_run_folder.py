@@ -10,7 +10,7 @@ from benchmarks.six_fold import joined
 from pcnn.checkpoints.checkpoint_file import write_whole
 from pcnn.errors import FileError
 from pcnn.experiment import report, run_folder
-from pcnn.experiment.resume import Continuation, continuation, is_finished
+from pcnn.experiment.resume import Run, continuation, is_finished
 from pcnn.experiment.run_folder import CONFUSION, read_counts, write_counts
 from pcnn.metrics import miou_official
 
@@ -47,7 +47,7 @@ def test_finished_until_made_longer(tmp_path: Path) -> None:
     assert not continuation(longer, [f"resume={tmp_path}"]).finished
 
 
-def resumed(folder: Path) -> Continuation:
+def resumed(folder: Path) -> Run:
     return continuation(OmegaConf.create({"resume": str(folder)}), [f"resume={folder}"])
 
 
