@@ -2,7 +2,7 @@
 
 Memory of a size (`sizes`) takes one input after another (`fixed_input`, `memory`). `automatic`
 says when a size is captured and what happens where it fails. `runner` does it for inference, on
-which `graph` stands, `own_steps` for steps of a training, and `optimizer_graph` for their updates.
+which `graph` stands, and `own_steps` for steps of a training.
 """
 
 from contextvars import ContextVar

@@ -24,7 +24,6 @@ from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
 from pcnn.tensor import SparseTensor
 
 if TYPE_CHECKING:
-    from pcnn.graphs.capture import Capture
     from pcnn.ops.prefetch import SideStream
 
 #: Sizes of batches whose steps are kept as graphs.
@@ -98,14 +97,6 @@ class NetworkTask(L.LightningModule):
                 yield from tensors_of(tensor)
 
         return self._side.run(prepare, tensors)
-
-    def _capture(self) -> Capture | None:
-        """What captures graphs here, where they were asked for; eager steps import no graphs."""
-        if not self.cuda_graphs or self.device.type != "cuda":
-            return None
-        from pcnn.graphs.capture import CudaGraphs
-
-        return CudaGraphs(self.device)
 
     def on_train_start(self) -> None:
         """Let steps be graphs at the first batch of a size, whose gradients stay in place."""
@@ -202,11 +193,6 @@ class NetworkTask(L.LightningModule):
             raise UserError("freeze leaves no layer to train")
         with named_after("task.optimizer", getattr(self.make_optimizer, "keywords", None)):
             optimizer = made_for(self.device, self.make_optimizer, groups)
-        capture = self._capture()
-        if capture is not None:
-            from pcnn.graphs.optimizer_graph import update_as_graph
-
-            update_as_graph(optimizer, capture)
         total = int(self.trainer.estimated_stepping_batches)
         with named_after("task.scheduler", getattr(self.make_scheduler, "keywords", None)):
             schedule = self.make_scheduler(optimizer, total_steps=total)
