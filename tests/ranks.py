@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from pathlib import Path
@@ -21,14 +20,6 @@ def on_two_ranks(function: Any, folder: Path) -> None:
     """Call a function with rank and folder in two processes."""
     require_fork()
     mp.start_processes(_run, (function, folder, free_port()), nprocs=2, start_method="fork")
-
-
-def alike_on_two_ranks(function: Any, folder: Path) -> Any:
-    """The content that both ranks wrote into `folder`/RANK.json, which has to be the same."""
-    on_two_ranks(function, folder)
-    first, second = (json.loads((folder / f"{rank}.json").read_text()) for rank in range(2))
-    assert first == second
-    return first
 
 
 def free_port() -> int:

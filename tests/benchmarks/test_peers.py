@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from benchmarks import nets, networks, peers
-from benchmarks.peers import PACKAGES, Peer
-from benchmarks.peers.base import in_our_order
+from benchmarks import nets, networks
+from benchmarks.peers import Peer
 from benchmarks.peers.spconv import Spconv
 from benchmarks.rows import Row
 from benchmarks.workloads import Scene
@@ -50,18 +48,3 @@ def test_wrong_weights_of_a_package_are_never_timed(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(nets, "rebuilt", damaged)
     assert "is off by" in left_out(rows_of("infer"))[0]
-
-
-def test_a_package_that_is_missing_is_named_with_its_licence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    missing = replace(PACKAGES["spconv-triton"], modules=("no_such_package.pytorch",))
-    monkeypatch.setitem(PACKAGES, "spconv-triton", missing)
-    with pytest.raises(ValueError, match=r"pip install spconv-triton .*Apache-2.0"):
-        peers.installed("spconv-triton")
-
-
-def test_rows_are_sorted_as_ours() -> None:
-    shuffled = torch.randperm(GRID.rows)
-    assert torch.equal(shuffled[in_our_order(GRID.coords[shuffled])], torch.arange(GRID.rows))
-    assert in_our_order(GRID.coords[:0]).shape == (0,)

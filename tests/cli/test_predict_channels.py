@@ -13,7 +13,6 @@ from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import read_points
 from tests.cli.test_predict import cloud, labels, run, saved
 from tests.datasets.clouds import records_of, write_vertices
-from tests.datasets.las_files import write_las
 from tests.datasets.point_files import nuscenes
 
 
@@ -57,21 +56,6 @@ def test_missing_returns_keep_their_place(dataset: str, tmp_path: Path) -> None:
     assert read_points(out / "holes.ply").n_points == 300
     tiled = ("--out", tmp_path / "tiled", "--tile", 1000, "--margin", 0)
     run(checkpoint, tmp_path / "in" / "holes.bin", *tiled, code=0)
-
-
-def test_a_lidar_network_takes_the_intensity_of_any_format(kitti: Path, tmp_path: Path) -> None:
-    write_las(tmp_path / "in" / "a.las")  # has colours, and coordinates of a map
-    text = run(kitti, tmp_path / "in", "--out", tmp_path / "out", "--no-ply", code=0)
-    assert "1 cloud labelled" in text
-    colourless = np.zeros(40, dtype=[(n, "f4") for n in ("X", "Y", "Z", "Red")])
-    colourless["X"] = np.linspace(-9, 9, 40)
-    write_vertices(tmp_path / "b.ply", colourless)
-    text = run(kitti, tmp_path / "b.ply", "--out", tmp_path / "out", code=1)
-    assert "b.ply: no channel 'intensity'; the file has X, Y, Z, Red" in text
-    assert "--fill intensity=0" in text
-    filled = ("--out", tmp_path / "out", "--fill", "intensity=0")
-    run(kitti, tmp_path / "b.ply", *filled, code=0)
-    assert "NAME=NUMBER" in run(kitti, tmp_path / "b.ply", "--fill", "intensity", code=2)
 
 
 def test_units_that_look_wrong_are_said_once(kitti: Path, tmp_path: Path) -> None:

@@ -175,6 +175,8 @@ def test_las_files_come_back_with_classes(own: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(after.xyz, before.xyz)
     np.testing.assert_array_equal(after.intensity, before.intensity)
     assert set(np.asarray(after.classification)) <= {2, 5, 6}
+    coloured = records_of(out / "north" / "a.ply")  # at the coordinates of the map, too
+    np.testing.assert_allclose(coloured["x"], before.x, atol=1e-6)
     written = {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
     files = {"b.laz", "b.ply", "north/a.las", "north/a.ply"}
     assert written == files | {"b_confidence.npy", "north/a_confidence.npy"}

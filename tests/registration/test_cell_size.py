@@ -57,14 +57,6 @@ def test_thinner_clouds_take_larger_cells_up_to_a_part_of_their_width() -> None:
     assert "m apart" in why
 
 
-def test_wide_and_small_clouds_are_as_wide_as_training_clouds_in_cells() -> None:
-    for factor in (0.01, 0.2, 100.0):
-        points = room() * factor
-        cell, why = fitting_cell(measured([points]), 0.05, ROOMS)
-        assert extent(points) / cell == pytest.approx(ROOMS.usual)
-        assert "m wide" in why
-
-
 def test_descriptors_see_usual_clouds_in_their_own_cells_and_others_in_fitting_ones() -> None:
     options, clouds = RegisterOptions(device="cpu"), [room(), thinned(room(), 2)]
     choice = chosen(options, measured(clouds))[0]
