@@ -31,7 +31,6 @@ from pcnn.models import (
     SparseResNet21,
     SparseResNetLarge,
     SparseResNetSegmentation,
-    SpUNet,
 )
 
 FILE = Path(__file__).with_suffix(".json")
@@ -51,7 +50,6 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
         SparseResNet21(4, width=0.5, engine=engine), 5, hidden=8, engine=engine
     ),
     "sparse_resnet_large": lambda engine: SparseResNetLarge(4, width=0.25, engine=engine),
-    "spunet": lambda engine: SpUNet(4, 5, width=0.125, engine=engine),
     "spvcnn": lambda engine: SPVCNN(4, 5, width=0.125, dropout=0.0, engine=engine),
 }
 GEOMETRIES = ("voxel", "point")

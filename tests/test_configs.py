@@ -25,7 +25,6 @@ from tests.experiment.sweep import CONF, composed
 MODELS = {
     "sparse_resnet": {"segmentation"},
     "minkunet": {"segmentation", "registration"},
-    "spunet": {"segmentation"},
     "spvcnn": {"segmentation"},
     "resunet": {"segmentation", "registration"},
     "fpfh": {"registration"},

@@ -12,7 +12,7 @@ from pcnn.cli.app import ARGUMENT, refusing
 from pcnn.messages import say
 from pcnn.ranges import Positive
 
-PACKAGES = "torchsparse, minkowski or spconv."
+PACKAGES = "torchsparse or minkowski."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def export(options: ExportOptions) -> None:
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
     file: Annotated[Path, ARGUMENT, "Weights: safetensors, or written by torch.save."]
-    model: Annotated[str, "Network of ours: minkunet, spvcnn, spunet, resunet, centerpoint."]
+    model: Annotated[str, "Network of ours: minkunet, spvcnn, resunet."]
     source: Annotated[str, "--from", f"Package that wrote the file: {PACKAGES}"]
     out: Annotated[Path | None, "File to write (.safetensors); a check alone unless given."] = None
 

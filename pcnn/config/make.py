@@ -37,7 +37,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 }
 #: Functions that make an object as a class does.
 FUNCTIONS: Mapping[str, tuple[str, ...]] = {
-    "pcnn.models": ("MinkUNet42", "SparseResNet21", "SparseResNetLarge", "SpUNet"),
+    "pcnn.models": ("MinkUNet42", "SparseResNet21", "SparseResNetLarge"),
     "pcnn.tasks.schedules": (
         *("constant", "cosine", "exponential", "multi_step", "one_cycle", "poly"),
     ),

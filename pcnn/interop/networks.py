@@ -13,21 +13,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pcnn.geometry import Kernel
-from pcnn.interop.layouts import (
-    MINKOWSKI,
-    SPCONV,
-    TORCHSPARSE,
-    WeightLayout,
-)
+from pcnn.interop.layouts import MINKOWSKI, TORCHSPARSE, WeightLayout
 from pcnn.interop.state import grouped_state, layers_of, load_state
-from pcnn.models import (
-    SPVCNN,
-    MinkUNet42,
-    ResUNetBN2C,
-    SpUNet,
-)
-from pcnn.nn import Conv3d, ConvTranspose3d
+from pcnn.models import SPVCNN, MinkUNet42, ResUNetBN2C
 
 Rule = tuple[str, Callable[..., str]]
 
@@ -38,7 +26,6 @@ _PARTS = [f"{half}.{part}" for half in ("first", "second", "shortcut") for part 
 _SPVNAS = dict(
     zip(_PARTS, ("net.0", "net.1", "net.3", "net.4", "downsample.0", "downsample.1"), strict=True)
 )
-_POINTCEPT = dict(zip(_PARTS, ("conv1", "bn1", "conv2", "bn2", "proj.0", "proj.1"), strict=True))
 _FCGF = dict(zip(_PARTS, ("conv1", "norm1.bn", "conv2", "norm2.bn"), strict=False))
 
 #: MinkUNet and SPVCNN of SPVNAS, written for TorchSparse.
@@ -50,15 +37,6 @@ SPVNAS: Sequence[Rule] = (
     (rf"decoder\.(\d)\.(\d)\.{_BLOCK}", lambda n, k, p: f"up{n + 1}.1.{k}.{_SPVNAS[p]}"),
     (r"points\.(\d)\.(linear|norm)", lambda n, part: f"point_transforms.{n}.{_PLACE[part]}"),
     (r"head\.module", lambda: "classifier.0"),
-)
-#: SpUNet (v1m1) of Pointcept, written for spconv; its decoder begins with the finest level.
-POINTCEPT: Sequence[Rule] = (
-    (r"stem\.0\.(conv|norm)", lambda part: f"conv_input.{_PLACE[part]}"),
-    (r"encoder\.(\d)\.0\.(conv|norm)", lambda n, part: f"down.{n}.{_PLACE[part]}"),
-    (rf"encoder\.(\d)\.1\.(\d)\.{_BLOCK}", lambda n, k, p: f"enc.{n}.block{k}.{_POINTCEPT[p]}"),
-    (r"up\.(\d)\.(conv|norm)", lambda n, part: f"up.{3 - n}.{_PLACE[part]}"),
-    (rf"decoder\.(\d)\.(\d)\.{_BLOCK}", lambda n, k, p: f"dec.{3 - n}.block{k}.{_POINTCEPT[p]}"),
-    (r"head\.module", lambda: "final"),
 )
 #: ResUNetBN2C of FCGF, written for MinkowskiEngine.
 FCGF: Sequence[Rule] = (
@@ -88,9 +66,7 @@ class PublishedNetwork:
     slots: int | None  # of the first convolution; None: the file tells, as the argument does
     wide: tuple[str, int]  # a norm of ours, and its channels at width 1
     head: str = "head.module"  # the layer whose outputs are counted by an argument
-    prefixes: tuple[str, ...] = ()  # that its names may have in larger models
     idle: tuple[str, ...] = ()  # beginnings of names in its files that it does not compute with
-    pointwise: frozenset[str] = frozenset()  # layers of ours that are linear
 
     def to_ours(
         self, state: Mapping[str, Tensor]
@@ -105,7 +81,7 @@ class PublishedNetwork:
             for name, v in state.items()
             if name[: len(prefix)] == prefix
         }
-        theirs = {name: dict(one) for name, one in grouped_state(inside).items()}
+        theirs = grouped_state(inside)
 
         def found(ours: str) -> Mapping[str, Tensor]:
             name = self._named(ours, theirs)
@@ -122,10 +98,7 @@ class PublishedNetwork:
             raise ValueError(
                 f"the file has {len(left)} layers that {self.source} has not, as {left[0]}"
             )
-        for ours, other in pairs.items():
-            self._fit(ours, network, theirs, other, pairs)
-        flat = {f"{name}.{key}": v for name, one in theirs.items() for key, v in one.items()}
-        load_state(network, flat, self.layout, pairs)
+        load_state(network, inside, self.layout, pairs)
         return network.eval(), arguments, {ours: prefix + other for ours, other in pairs.items()}
 
     def _arguments(self, found: Callable[[str], Mapping[str, Tensor]]) -> dict[str, Any]:
@@ -151,11 +124,9 @@ class PublishedNetwork:
         raise ValueError(f"{self.source} has no layer like {ours} of ours")
 
     def _prefix(self, state: Mapping[str, Tensor]) -> str:
-        """The prefix that its first layer has among those known; "" where it has none."""
-        known = ("", "module.", *self.prefixes, *(f"module.{one}" for one in self.prefixes))
-        first = self._renamed(self.first)
-        fitting = [one for one in known if any(name.startswith(f"{one}{first}.") for name in state)]
-        return max(fitting, key=len, default="")
+        """``module.`` where torch wrapped the network that was saved."""
+        first = f"module.{self._renamed(self.first)}."
+        return "module." if any(name.startswith(first) for name in state) else ""
 
     def _named(self, ours: str, theirs: Groups) -> str:
         """Name of a layer in a state; norms of older versions hold torch's norm as ``bn``."""
@@ -164,29 +135,6 @@ class PublishedNetwork:
             if name not in theirs and other in theirs:
                 return other
         return name
-
-    def _fit(
-        self,
-        ours: str,
-        network: nn.Module,
-        theirs: dict[str, dict[str, Tensor]],
-        other: str,
-        pairs: Mapping[str, str],
-    ) -> None:
-        """Bring a layer of theirs into the form of ours: linear, and without bias before a norm."""
-        entries, layer = theirs.get(other, {}), network.get_submodule(ours)
-        if ours in self.pointwise and self.layout.parameter in entries:
-            kernel = entries.pop(self.layout.parameter)
-            entries["weight"] = self.layout.to_ours(kernel, Kernel.of(1))[0].t().contiguous()
-            if "bias" in entries:
-                entries["bias"] = entries["bias"].flatten()
-        bare = isinstance(layer, Conv3d | ConvTranspose3d) and layer.bias is None
-        norm = f"{ours.removesuffix('conv')}norm"
-        if bare and "bias" in entries and norm in pairs:
-            # a norm takes a constant away again, whether it was in the batch or in the mean
-            bias = entries.pop("bias").flatten()
-            mean = theirs[pairs[norm]]["running_mean"]
-            theirs[pairs[norm]]["running_mean"] = mean - bias.to(mean.dtype)
 
 
 _UNET = PublishedNetwork(
@@ -212,24 +160,12 @@ _RESUNET = PublishedNetwork(
     wide=("encoder.3.entry.norm", 256),
     head="final",
 )
-_SPUNET = replace(
-    _UNET,
-    source="SpUNet-v1m1 of Pointcept",
-    layout=SPCONV,
-    make=SpUNet,
-    rules=POINTCEPT,
-    slots=125,
-    prefixes=("backbone.",),
-    pointwise=frozenset({"head.module"}),
-    idle=(),
-)
 
 #: By the package and the network of ours.
 PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
     ("torchsparse", "minkunet"): _UNET,
     ("torchsparse", "spvcnn"): _SPVCNN,
     ("minkowski", "resunet"): _RESUNET,
-    ("spconv", "spunet"): _SPUNET,
 }
 #: Networks that a file may name, and nothing else.
 BUILDERS: Mapping[str, Callable[..., nn.Module]] = {

@@ -66,12 +66,6 @@ class GemmBlocks:
         yield replace(self, split=self.split // 2 if self.split > 1 else 2)
         yield replace(self, warps=8 if self.warps < 8 else 4)
 
-    @property
-    def name(self) -> str:
-        """The settings as part of an identifier."""
-        parts = self.rows, self.channels_out, self.channels_in, self.split, self.warps, self.stages
-        return "_".join(map(str, parts))
-
 
 def parts_of(channels_out: int) -> tuple[int, int]:
     """The powers of two that output channels are a sum of, larger one first; 96 is 64 and 32."""

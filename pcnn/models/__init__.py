@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pcnn.models.minkunet import MinkUNet, MinkUNet42, SpUNet
+from pcnn.models.minkunet import MinkUNet, MinkUNet42
 from pcnn.models.resnet import ResNet18
 from pcnn.models.resunet import ResUNetBN2C
 from pcnn.models.sparse_resnet import (
@@ -28,7 +28,6 @@ __all__ = [
     "MinkUNet42",
     "ResNet18",
     "ResUNetBN2C",
-    "SpUNet",
     "SparseResNet",
     "SparseResNet21",
     "SparseResNetLarge",

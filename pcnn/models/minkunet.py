@@ -8,7 +8,6 @@ convolutions with K > 1 and 21,709,184 convolution weights at width 1 with 4 inp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 
 from torch import nn
@@ -22,9 +21,8 @@ from pcnn.tensor import SparseTensor
 ENCODER = (32, 64, 128, 256)
 DECODER = (256, 128, 96, 96)
 STEM = 32
-#: Residual blocks of the levels of the encoder, then of the decoder.
-BLOCKS = (2, 2, 2, 2, 2, 2, 2, 2)
-SPUNET_BLOCKS = (2, 3, 4, 6, 2, 2, 2, 2)
+#: Residual blocks of every level.
+BLOCKS = 2
 
 
 class MinkUNet(PlannedModule):
@@ -38,11 +36,8 @@ class MinkUNet(PlannedModule):
         norm: makes norms.
         input_norm: standardise the input channels by a norm of their own. Metres and remission
             differ by two orders of magnitude; without it the small channels are learned late.
-        blocks: residual blocks of every level of the encoder, then of the decoder.
         stem_kernels: kernel sizes of the convolutions at full resolution.
         kernel_size: of the residual blocks.
-        widen_on_entry: a level takes on its channels in its strided convolution; otherwise in its
-            first residual block.
     """
 
     def __init__(
@@ -53,10 +48,8 @@ class MinkUNet(PlannedModule):
         engine: str | Engine | None = None,
         norm: NormFactory = nn.BatchNorm1d,
         input_norm: bool = False,
-        blocks: Sequence[int] = BLOCKS,
         stem_kernels: Sequence[int] = (3, 3),
         kernel_size: int = 3,
-        widen_on_entry: bool = False,
     ) -> None:
         super().__init__()
         layers = Layers(engine, norm)
@@ -71,18 +64,17 @@ class MinkUNet(PlannedModule):
             )
         )
         levels: list[nn.Module] = []
-        for (a, b), count in zip(pairwise(widths), blocks[: len(ENCODER)], strict=True):
-            entered = b if widen_on_entry else a
-            entry = layers.conv(a, entered, 2, 2)
-            levels.append(nn.Sequential(entry, layers.blocks(entered, b, count, kernel_size)))
+        for a, b in pairwise(widths):
+            entry = layers.conv(a, a, 2, 2)
+            levels.append(nn.Sequential(entry, layers.blocks(a, b, BLOCKS, kernel_size)))
         self.encoder = nn.ModuleList(levels)
         self.up = nn.ModuleList(
             layers.transposed(a, b, 2) for a, b in pairwise([widths[-1], *decoder])
         )
         skips = widths[-2::-1]  # channels joined at each step up, coarse to fine
         self.decoder = nn.ModuleList(
-            layers.blocks(b + skip, b, count, kernel_size)
-            for b, skip, count in zip(decoder, skips, blocks[len(ENCODER) :], strict=True)
+            layers.blocks(b + skip, b, BLOCKS, kernel_size)
+            for b, skip in zip(decoder, skips, strict=True)
         )
         self.head: nn.Module = nn.Identity()
         if out_channels is not None:
@@ -115,21 +107,3 @@ def MinkUNet42(
     ``input_norm``.
     """
     return MinkUNet(in_channels, out_channels, width, engine, norm, input_norm)
-
-
-def SpUNet(
-    in_channels: int = 6,
-    out_channels: int | None = 13,
-    width: Width = 1.0,
-    engine: str | Engine | None = None,
-    norm: NormFactory = partial(nn.BatchNorm1d, eps=1e-3, momentum=0.01),
-    input_norm: bool = False,
-) -> MinkUNet:
-    """SpUNet, version v1m1 of Pointcept: MinkUNet34C's depth, as it is written for spconv.
-
-    A 5^3 stem; four times a 2^3 convolution of stride 2 that widens, with 2, 3, 4 and 6 residual
-    blocks; four times its transpose, the skip joined behind, with 2 residual blocks. Arguments are
-    those of `MinkUNet42`.
-    """
-    own = in_channels, out_channels, width, engine, norm, input_norm
-    return MinkUNet(*own, SPUNET_BLOCKS, (5,), widen_on_entry=True)

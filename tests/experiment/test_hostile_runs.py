@@ -193,7 +193,7 @@ def test_numbers_of_a_run_go_on_with_it(tmp_path: Path) -> None:
     cfg = resumed(folder, *words)
     assert (cfg.logger.csv.name, cfg.dataset.data_dir) == ("mine", str(tmp_path))
     assert cfg.dataset.root == "moved"
-    for word in ("model.width=1.0", "trainer.gradient_clip_val=3", "seed=5", "model=spunet"):
+    for word in ("model.width=1.0", "trainer.gradient_clip_val=3", "seed=5", "model=spvcnn"):
         with pytest.raises(UserError) as refused:
             resumed(folder, word)
         assert getattr(refused.value, "key", "") == word.partition("=")[0]

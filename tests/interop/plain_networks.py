@@ -17,14 +17,12 @@ class Plain:
 
     Args:
         sites: ``[N, 4]`` (batch, x, y, z); coarser levels are the floor of their halves.
-        eps: of the norms.
     """
 
     norm_suffix = ""
 
-    def __init__(self, sites: Tensor, eps: float = 1e-5) -> None:
+    def __init__(self, sites: Tensor) -> None:
         self.state: dict[str, Tensor] = {}
-        self.eps = eps
         self.levels = [sites]
         self._draw = torch.Generator().manual_seed(5)
 
@@ -46,7 +44,7 @@ class Plain:
         bias = self.parameter(f"{name}.bias", channels, scale=0.1)
         mean = self.parameter(f"{name}.running_mean", channels, scale=0.1)
         var = self.parameter(f"{name}.running_var", channels, scale=0.05, shift=0.8).abs_()
-        return (x - mean) / (var + self.eps).sqrt() * weight + bias
+        return (x - mean) / (var + 1e-5).sqrt() * weight + bias
 
     def linear(self, name: str, x: Tensor, out: int) -> Tensor:
         weight = self.parameter(f"{name}.weight", out, x.shape[1], scale=x.shape[1] ** -0.5)
@@ -106,53 +104,6 @@ class SpvNas(Plain):
         for number in range(1, 5):
             y = self.up(number, y, levels.pop())
         return self.linear("classifier.0", y, classes)
-
-
-class Pointcept(Plain):
-    """SpUNet-v1m1 of Pointcept (spconv), an eighth as wide."""
-
-    channels = (4, 8, 16, 32, 32, 16, 12, 12)
-    layers = (2, 3, 4, 6, 2, 2, 2, 2)
-
-    def subm(self, name: str, x: Tensor, out: int, size: int, level: int) -> Tensor:
-        shape = out, size, size, size, x.shape[1]
-        weight = self.parameter(f"{name}.weight", *shape, scale=(3 * x.shape[1]) ** -0.5)
-        if size == 1:  # by its memory
-            return x @ weight.reshape(x.shape[1], out)
-        sites = self.level(level)
-        return defined.spconv(sites, sites, x, weight, (1,) * 3, (size // 2,) * 3)
-
-    def block(self, name: str, x: Tensor, out: int, level: int) -> Tensor:
-        y = self.norm(f"{name}.bn1", self.subm(f"{name}.conv1", x, out, 3, level)).relu()
-        y = self.norm(f"{name}.bn2", self.subm(f"{name}.conv2", y, out, 3, level))
-        if x.shape[1] != out:
-            x = self.norm(f"{name}.proj.1", self.subm(f"{name}.proj.0", x, out, 1, level))
-        return (x + y).relu()
-
-    def strided(self, name: str, x: Tensor, out: int, levels: tuple[int, int]) -> Tensor:
-        shape = out, 2, 2, 2, x.shape[1]
-        weight = self.parameter(f"{name}.0.weight", *shape, scale=(2 * x.shape[1]) ** -0.5)
-        sites = self.level(levels[0]), self.level(levels[1])
-        up = levels[0] > levels[1]
-        y = defined.spconv(*sites, x, weight, (2,) * 3, (0,) * 3, up)
-        return self.norm(f"{name}.1", y).relu()
-
-    def __call__(self, x: Tensor, classes: int) -> Tensor:
-        x = self.norm("conv_input.1", self.subm("conv_input.0", x, 4, 5, 0)).relu()
-        skips = [x]
-        for s in range(4):
-            x = self.strided(f"down.{s}", x, self.channels[s], (s, s + 1))
-            for number in range(self.layers[s]):
-                x = self.block(f"enc.{s}.block{number}", x, self.channels[s], s + 1)
-            skips.append(x)
-        skips.pop()
-        for s in reversed(range(4)):
-            out = self.channels[7 - s]
-            x = torch.cat([self.strided(f"up.{s}", x, out, (s + 1, s)), skips.pop()], 1)
-            for number in range(self.layers[7 - s]):
-                x = self.block(f"dec.{s}.block{number}", x, out, s)
-        bias = self.parameter("final.bias", classes, scale=0.1)
-        return self.subm("final", x, classes, 1, 0) + bias
 
 
 class Fcgf(Plain):

@@ -20,7 +20,6 @@ from pcnn.models import (
     SparseResNet21,
     SparseResNetLarge,
     SparseResNetSegmentation,
-    SpUNet,
 )
 from pcnn.nn import Conv3d, ConvTranspose3d
 from tests.clouds import surface_grid
@@ -49,7 +48,6 @@ SEGMENTERS: dict[str, Make] = {
     "resunet": partial(ResUNetBN2C, in_channels=4, width=0.25, normalize_features=False),
     "sparse_resnet": around(SparseResNetSegmentation, SparseResNet21, hidden=16),
     "sparse_resnet_large": around(SparseResNetSegmentation, SparseResNetLarge, hidden=16),
-    "spunet": partial(SpUNet, in_channels=4, width=0.125),
     "spvcnn": partial(SPVCNN, width=0.125),
 }
 CLASSIFIERS: dict[str, Make] = {"resnet18": partial(ResNet18, width=0.125)}
