@@ -59,18 +59,12 @@ _FREE = (
     *("point_thin", "layers", "deterministic", "channels"),
     *("metric", "monitor", "monitor_mode", "cuda_graphs"),
 )
-#: What the program passes to a target beside its configuration.
-_OF_RUN = ("run_folder", "config", "source", "class_names", "colors")
-GIVEN: Mapping[str, tuple[str, ...]] = {
-    "model": ("in_channels", "out_channels", "engine", "task"),
-    "task": (
-        *("net", "class_names", "ignore_index", "voxel_size", "benchmark"),
-        *("cuda_graphs", "views"),
-    ),
-    "trainer": ("callbacks", "logger", "default_root_dir", "plugins", "enable_checkpointing"),
-    "callbacks": _OF_RUN,
-    "logger": _OF_RUN,
-}
+#: What the program passes to targets that ask for it, beside their configuration.
+GIVEN = (
+    *("in_channels", "out_channels", "engine", "task", "net", "class_names", "colors"),
+    *("ignore_index", "voxel_size", "benchmark", "cuda_graphs", "views", "run_folder", "config"),
+    *("source", "callbacks", "logger", "default_root_dir", "plugins", "enable_checkpointing"),
+)
 #: Strategies whose gradients no hooks have to see.
 _ONE_PROCESS_A_DEVICE = (
     *("auto", "ddp", "ddp_spawn", "ddp_fork"),
@@ -206,8 +200,7 @@ def _check_nodes(cfg: DictConfig) -> None:
         nodes |= {f"{group}.{name}": node for name, node in resolved(cfg[group]).items()}
     for where, node in nodes.items():
         if node is not None:  # null leaves it out
-            given = dict.fromkeys(GIVEN[where.partition(".")[0]])
-            make(node, where, allow, build=False, **given)
+            make(node, where, allow, build=False, **dict.fromkeys(GIVEN))
     data_module(cfg)
     views(cfg)
     if evaluation is not None:

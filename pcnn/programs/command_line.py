@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hydra.errors import HydraException
@@ -12,6 +13,7 @@ from hydra.errors import HydraException
 from pcnn.console import until_output_closes
 from pcnn.errors import UserError
 from pcnn.messages import escaped_output, say
+from pcnn.programs import CONF
 
 EXIT_CODE = 2
 
@@ -37,6 +39,15 @@ def short_errors() -> Iterator[None]:
         if "Config group override must be" not in str(error):
             raise
         stop(f"a group of the command line names no option: {str(error).splitlines()[0]}")
+
+
+def run_with_stored_options(main: Callable[[], object]) -> None:
+    """Run the command line of this process; a stored run's or network's own options come first."""
+    with short_errors():
+        from pcnn.experiment.stored_options import with_stored_options
+
+        sys.argv[1:] = with_stored_options(sys.argv[1:], CONF)
+        main()
 
 
 def stop(text: str) -> None:

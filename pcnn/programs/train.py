@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 
 import hydra
 from omegaconf import DictConfig
 
 from pcnn.programs import CONF
-from pcnn.programs.command_line import short_errors
+from pcnn.programs.command_line import run_with_stored_options, short_errors
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
@@ -20,15 +20,7 @@ def main(cfg: DictConfig) -> float | None:
         return train(cfg)
 
 
-def run() -> None:
-    """Run the command line of this process."""
-    with short_errors():
-        from pcnn.experiment.stored_options import with_stored_options
-
-        # the options of a run to go on with are composed first
-        sys.argv[1:] = with_stored_options(sys.argv[1:], CONF)
-        main()
-
+run = partial(run_with_stored_options, main)
 
 if __name__ == "__main__":  # processes of `ddp` start here
     run()
