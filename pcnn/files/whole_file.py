@@ -10,9 +10,10 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 SUFFIX = ".part"  # of a file that is being written; what has it after a kill is garbage
 
@@ -84,6 +85,8 @@ _DIGITS = 20
 
 def write_ply(path: Path, parts: Iterable[np.ndarray], dtype: np.dtype, comment: str = "") -> None:
     """Write vertices, whole or not at all; a part is in memory at a time."""
+    import numpy as np  # which those who only write text do without
+
     kinds = {name: dtype[name].str[1:] for name in dtype.names or ()}
     other = [name for name, kind in kinds.items() if kind not in _TYPES]
     if other:
