@@ -235,7 +235,7 @@ def fit_and_evaluate(
         report.say_end(console, cfg, run.folder, checkpoint)
         if not metrics and cfg.train:
             console.say("no cloud was validated or tested: no figures", style="bold yellow")
-    return metrics.get(cfg.optimized_metric or "")  # None: nothing was measured
+    return metrics.get(cfg.task.get("metric") or "")  # None: nothing was measured
 
 
 def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:

@@ -32,7 +32,6 @@ RUN: Mapping[str, tuple[Any, Any]] = {
     "resume": (str | None, None),
     "allow_targets": (list[str], []),
     "tags": (list[str], []),
-    "optimized_metric": (str | None, None),
     "predictions": (str | None, None),
 }
 #: Groups, with the keys of each that describe it; the others are arguments of its `_target_`.

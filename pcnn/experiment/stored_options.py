@@ -25,7 +25,7 @@ WORDS = (
     *("callbacks.checkpoint.monitor", "callbacks.checkpoint.mode"),
 )
 #: Keys beside the groups that make a run what it is.
-KEPT = ("freeze", "layer_decay", "test", "tags", "optimized_metric")
+KEPT = ("freeze", "layer_decay", "test", "tags")
 
 
 def with_stored_options(arguments: Sequence[str], conf: Path) -> list[str]:

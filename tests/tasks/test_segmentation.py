@@ -76,8 +76,12 @@ def test_logged_figures_over_several_batches(tmp_path: Any) -> None:
     assert figures["val/loss"] == pytest.approx(9.08e-5, rel=1e-2)
     assert module.confusion["val"].sum() == 8
     # a second pass starts from zero
-    (again,) = trainer.validate(module, loader([two_scans()]), verbose=False)
+    wrong = two_scans()
+    wrong.labels = wrong.labels.roll(1)  # of the rows, which the loss is of
+    (again,) = trainer.validate(module, loader([wrong]), verbose=False)
     assert again["val/miou"] == figures["val/miou"]
+    assert again["val/loss"] == pytest.approx(10.0, rel=1e-3)
+    assert module.confusion["val"].sum() == 4
 
 
 def test_rows_of_nan_are_no_class_and_a_network_of_nan_ends_the_run(tmp_path: Any) -> None:
