@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pcnn.files.simulated import write_marker
 from pcnn.visualize import write_coloured_ply
 from tests.cli.invoking import invoke
 from tests.visualize.view.test_page import held
@@ -99,3 +100,15 @@ def test_files_that_do_not_fit_are_named(scan: Path, tmp_path: Path) -> None:
     ):
         assert str(named) in invoke("view", "--out", page, *words, code=2)
     assert not page.exists()
+
+
+def test_simulated_clouds_are_marked(scan: Path, tmp_path: Path) -> None:
+    page = tmp_path / "v.html"
+    real = tmp_path / "real.bin"
+    real.write_bytes(scan.read_bytes())
+    for folder, marked in ((None, ""), (scan.parent, ": 000000.bin"), (tmp_path, "")):
+        if folder is not None:
+            write_marker(folder, {})
+        invoke("view", scan, real, "--out", page)
+        mark = held(page)[0]["simulated"]
+        assert mark == ("SIMULATED DATA" + marked if folder is not None else "")
