@@ -12,36 +12,28 @@ from typing import TYPE_CHECKING
 from pcnn.late import late
 
 if TYPE_CHECKING:
-    from pcnn.datasets.batches import Batch, CloudBatch, CollateClouds
+    from pcnn.datasets.batches import CollateClouds
     from pcnn.datasets.cloud import Cloud
     from pcnn.datasets.cloud_dataset import CloudDataset, LabelledClouds
     from pcnn.datasets.cloud_sets import CloudSets, DataSource
-    from pcnn.datasets.folder import FolderClouds, FolderSets
-    from pcnn.datasets.placement import OnPoints, OnVoxels, Placement, Sample
+    from pcnn.datasets.folder import FolderSets
+    from pcnn.datasets.placement import OnPoints, OnVoxels, Placement
     from pcnn.datasets.readers.clouds import read_points
-    from pcnn.datasets.s3dis import S3DISRooms, S3DISSets
-    from pcnn.datasets.semantic_kitti import SemanticKITTI, SemanticKITTISets
-    from pcnn.datasets.transforms import Augmentation
+    from pcnn.datasets.s3dis import S3DISSets
+    from pcnn.datasets.semantic_kitti import SemanticKITTISets
 
 __all__ = [
-    "Augmentation",
-    "Batch",
     "Cloud",
-    "CloudBatch",
     "CloudDataset",
     "CloudSets",
     "CollateClouds",
     "DataSource",
-    "FolderClouds",
     "FolderSets",
     "LabelledClouds",
     "OnPoints",
     "OnVoxels",
     "Placement",
-    "S3DISRooms",
     "S3DISSets",
-    "Sample",
-    "SemanticKITTI",
     "SemanticKITTISets",
     "read_points",
 ]
@@ -50,15 +42,14 @@ __all__ = [
 __getattr__ = late(
     __name__,
     {
-        ".batches": ("Batch", "CloudBatch", "CollateClouds"),
+        ".batches": ("CollateClouds",),
         ".cloud": ("Cloud",),
         ".cloud_dataset": ("CloudDataset", "LabelledClouds"),
         ".cloud_sets": ("CloudSets", "DataSource"),
-        ".folder": ("FolderClouds", "FolderSets"),
-        ".placement": ("OnPoints", "OnVoxels", "Placement", "Sample"),
+        ".folder": ("FolderSets",),
+        ".placement": ("OnPoints", "OnVoxels", "Placement"),
         ".readers.clouds": ("read_points",),
-        ".s3dis": ("S3DISRooms", "S3DISSets"),
-        ".semantic_kitti": ("SemanticKITTI", "SemanticKITTISets"),
-        ".transforms": ("Augmentation",),
+        ".s3dis": ("S3DISSets",),
+        ".semantic_kitti": ("SemanticKITTISets",),
     },
 )

@@ -22,7 +22,7 @@ class RegistrationOptions:
     turn_clouds: Seed | None = None  # turn every cloud at random before it is described
     solver: Solver = "ransac"  # ransac or cliques
     matching: Matching | None = None  # one_way or mutual
-    sampling: Sampling | None = None  # random_points, random_matches or top_k
+    sampling: Sampling | None = None  # random_points or random_matches
     distance: Length | None = None  # of RANSAC's inliers [m]
     points: Count | None = None  # matches in a hypothesis
     hypotheses: Count | None = None  # tried at most

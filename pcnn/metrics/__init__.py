@@ -7,7 +7,6 @@ from pcnn.metrics.iou import (
     mean_class_accuracy,
     miou_official,
     miou_present,
-    present,
     summary,
 )
 from pcnn.metrics.table import iou_table
@@ -20,6 +19,5 @@ __all__ = [
     "mean_class_accuracy",
     "miou_official",
     "miou_present",
-    "present",
     "summary",
 ]

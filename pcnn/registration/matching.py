@@ -53,11 +53,7 @@ def sampled_matches(
     for at, matches in zip(some, met, strict=True):
         one, other = (of[chosen] for of, chosen in zip(rows[at], matches, strict=True))
         if first is None and samples is not None and samples < len(one):
-            if sampling == "top_k":
-                gap = pairs[at][0][one].float() - pairs[at][1][other].float()
-                kept = gap.norm(dim=1).argsort(stable=True)[:samples]
-            else:
-                kept = drawn(len(one), samples, generators[at]).to(one.device)
+            kept = drawn(len(one), samples, generators[at]).to(one.device)
             one, other = one[kept], other[kept]
         found[at] = one, other
     return found

@@ -15,8 +15,8 @@ AGREE = 1.5
 
 #: Which matches are kept: nearest neighbours from source to target, or those that agree both ways.
 Matching = Literal["one_way", "mutual"]
-#: How a number of samples is drawn: points before matching, matches at random, the best matches.
-Sampling = Literal["random_points", "random_matches", "top_k"]
+#: How a number of samples is drawn: points before matching, matches.
+Sampling = Literal["random_points", "random_matches"]
 Solver = Literal["ransac", "cliques"]
 SOLVERS: tuple[str, ...] = get_args(Solver)
 
@@ -42,7 +42,7 @@ class EstimateSettings:
     ransac: RansacSettings  # what RANSAC tries and accepts
     solver: Solver = "ransac"  # ransac or cliques
     matching: Matching = "one_way"  # one_way or mutual
-    sampling: Sampling = "random_points"  # one of SAMPLINGS
+    sampling: Sampling = "random_points"  # random_points or random_matches
     refine: bool = True  # fit the best hypotheses of ransac and cliques again to what agrees
     seed: int = 0  # of samples and hypotheses
     view_points: bool = True

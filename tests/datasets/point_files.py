@@ -52,19 +52,18 @@ def table(kind: str = "<f4", rows: np.ndarray | None = None) -> np.ndarray:
 
 
 def ply_bytes(kind: str, rows: np.ndarray) -> bytes:
-    """With elements in front of the vertices and behind them."""
+    """With an element behind the vertices."""
     order = ">" if "big" in kind else "<"
     words = {"f4": "float", "f8": "double", "i4": "int", "u1": "uchar"}
-    lines = ["ply", f"format {kind} 1.0", "comment by hand", "element camera 1"]
-    lines += ["property float focal", f"element vertex {len(rows)}"]
+    lines = ["ply", f"format {kind} 1.0", "comment by hand", f"element vertex {len(rows)}"]
     lines += [f"property {words[rows.dtype[n].str[1:]]} {n}" for n in rows.dtype.names or ()]
     lines += ["element face 1", "property list uchar int vertex_indices", "end_header", ""]
     head = "\n".join(lines).encode()
     if kind == "ascii":
         body = "\n".join(" ".join(map(repr, row)) for row in rows.tolist())
-        return head + f"35.0\n{body}\n3 0 1 1\n".encode()
+        return head + f"{body}\n3 0 1 1\n".encode()
     data = rows.astype(rows.dtype.newbyteorder(order)).tobytes()
-    return head + struct.pack(f"{order}f", 35) + data + struct.pack(f"{order}Biii", 3, 0, 1, 1)
+    return head + data + struct.pack(f"{order}Biii", 3, 0, 1, 1)
 
 
 def pcd_bytes(kind: str, rows: np.ndarray, head: str = "") -> bytes:

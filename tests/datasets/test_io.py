@@ -232,6 +232,7 @@ def without(old: str, new: str = "") -> bytes:
                 *(without("ply\n", "plx\n"), without("element vertex", "element point")),
                 *(without("float z", "quad z"), without("float y", "float x")),
                 *(without("float x", "int x"), without("-1\n", "-1 7\n"), without("float z\n")),
+                without("element vertex", "element camera 0\nelement vertex"),
             ],
         ),
         (

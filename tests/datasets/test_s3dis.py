@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets import OnPoints, OnVoxels, Placement, S3DISRooms
+from pcnn.datasets import OnPoints, OnVoxels, Placement
 from pcnn.datasets.cloud_dataset import CloudDataset
-from pcnn.datasets.s3dis import Room, find_rooms, read_annotation
+from pcnn.datasets.s3dis import Room, S3DISRooms, find_rooms, read_annotation
 from pcnn.datasets.s3dis_labels import CLASS_NAMES
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.errors import FileError

@@ -28,7 +28,7 @@ class Scenes:
     def __init__(self, benchmark: str = "threedmatch") -> None:
         self.benchmark = benchmark
         self.clouds, self.poses = fragments(3)
-        made, _ = scene_pairs(self.clouds, self.poses, overlaps=(0.2, 1.0))
+        made = scene_pairs(self.clouds, self.poses, overlaps=(0.2, 1.0))
         self.asked: list[tuple[str, int]] = []
         # fragment numbers doubled, or every pair would be a consecutive one
         self.pairs = [

@@ -92,15 +92,14 @@ def test_sampling_rules() -> None:
         assert len(found[0]) == len(found[1])
         return found[0].tolist()
 
-    assert draw("top_k") == list(range(10))
     assert sorted(draw("random_matches")) != list(range(10))
     assert len(set(draw("random_points"))) == 10
     for rule in ("random_matches", "random_points"):
         assert draw(rule) == draw(rule)
         assert draw(rule) != draw(rule, 1)
-    assert len(draw("random_points", 0, None)) == len(draw("top_k", 0, 999)) == 40
+    assert len(draw("random_points", 0, None)) == len(draw("random_matches", 0, 999)) == 40
     with pytest.raises(ValueError, match="samples"):
-        draw("top_k", 0, 0)
+        draw("random_matches", 0, 0)
     for wrong in ({"matching": "both"}, {"sampling": "best"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             EstimateSettings(RansacSettings(0.1), **wrong)  # type: ignore[arg-type]

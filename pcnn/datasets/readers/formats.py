@@ -211,24 +211,18 @@ def _ply(path: Path, layout: Layout | None) -> Columns:
         elif words[0] not in ("comment", "obj_info"):
             raise FileError(path, f"header line {' '.join(words)[:80]!r}")
     names = [name for name, _, _ in elements]
-    if not order or names.count("vertex") != 1:
-        raise FileError(path, "a PLY header needs a format and one element vertex")
-    at, skipped = names.index("vertex"), 0
-    for name, count, properties in elements[: at + 1]:
-        if any(kind is None for _, kind in properties):
-            raise FileError(path, f"a list in element {name}")
-        dtype = np.dtype([(word, order + kind) for word, kind in properties])
-        if name != "vertex":
-            skipped += count if order == "=" else count * dtype.itemsize
+    if not order or names[:1] != ["vertex"] or names.count("vertex") != 1:
+        raise FileError(path, "a PLY header needs a format and vertices as its first element")
+    _, count, properties = elements[0]
+    if any(kind is None for _, kind in properties):
+        raise FileError(path, "a list in element vertex")
+    dtype = np.dtype([(word, order + kind) for word, kind in properties])
     if any(dtype[name].kind != "f" for name in dtype.names or () if name.lower() in _AXES):
         raise FileError(path, "x, y, z of vertices must be floats")
-    last = at == len(elements) - 1
+    last = len(elements) == 1
     if order != "=":
-        return _fields(path, _records(path, start + skipped, dtype, count, last))
-    body = read_whole(path)[start:]
-    for _ in range(min(skipped, len(body))):
-        body = body.partition(b"\n")[2]
-    return _fields(path, _text_rows(path, body, dtype, count, last))
+        return _fields(path, _records(path, start, dtype, count, last))
+    return _fields(path, _text_rows(path, read_whole(path)[start:], dtype, count, last))
 
 
 def _pcd(path: Path, layout: Layout | None) -> Columns:

@@ -2,7 +2,7 @@
 
 gt.log has five lines a pair, ``i j n`` and the 4 x 4 transform that maps fragment j into i. gt.info
 has seven, the same header and a 6 x 6 information matrix whose first entry is the number of true
-correspondences. gt_overlap.log, which is written alone, has ``i,j,overlap`` of all fragments.
+correspondences.
 
 Source: Redwood (Choi, Zhou, Koltun 2015) and the 3DMatch geometric registration benchmark.
 """
@@ -52,13 +52,8 @@ def read_scene(folder: Path, scene: str) -> list[RegistrationPair]:
     ]
 
 
-def write_scene(
-    folder: Path,
-    pairs: Iterable[RegistrationPair],
-    fragments: int,
-    overlaps: Mapping[Key, float] | None = None,
-) -> None:
-    """Write gt.log, gt.info and, where overlaps are given, gt_overlap.log; each whole."""
+def write_scene(folder: Path, pairs: Iterable[RegistrationPair], fragments: int) -> None:
+    """Write gt.log and gt.info, each whole."""
     pairs = list(pairs)
     for name in ("log", "info"):
         with whole_file(folder / f"gt.{name}") as file:
@@ -68,10 +63,6 @@ def write_scene(
                 file.write(f"{pair.target}\t{pair.source}\t{fragments}\n".encode())
                 for row in matrix.tolist():
                     file.write(("\t".join(f"{value:.12f}" for value in row) + "\n").encode())
-    if overlaps is not None:
-        with whole_file(folder / "gt_overlap.log") as file:
-            for (i, j), share in overlaps.items():
-                file.write(f"{i},{j},{share:.4f}\n".encode())
 
 
 def _blocks(path: Path, size: int) -> dict[Key, Tensor]:
@@ -123,7 +114,7 @@ def scene_pairs(
     voxel: float = VOXEL,
     overlaps: tuple[float, float] = (0.3, 1.0),
     track: Callable[[Sequence[tuple[int, int]]], Iterable[tuple[int, int]]] = iter,
-) -> tuple[list[RegistrationPair], dict[tuple[int, int], float]]:
+) -> list[RegistrationPair]:
     """Pairs (i, j), i < j, of clouds that share enough, with transform and information matrix."""
     empty = [number for number, cloud in clouds.items() if len(cloud) == 0]
     if empty:
@@ -131,13 +122,12 @@ def scene_pairs(
     thin = {number: voxel_means(cloud, voxel).double() for number, cloud in clouds.items()}
     placed = {number: transform_points(poses[number], cloud) for number, cloud in thin.items()}
     pairs: list[RegistrationPair] = []
-    shares: dict[tuple[int, int], float] = {}
     for i, j in track(list(combinations(sorted(clouds), 2))):
-        shares[i, j], seen = _overlap(placed[i], placed[j], REACH * voxel)
-        if overlaps[0] < shares[i, j] <= overlaps[1]:
+        share, seen = _overlap(placed[i], placed[j], REACH * voxel)
+        if overlaps[0] < share <= overlaps[1]:
             transform, matrix = inverse(poses[i]) @ poses[j], information_matrix(thin[i][seen])
-            pairs.append(RegistrationPair(scene, i, j, transform, matrix, shares[i, j], len(pairs)))
-    return pairs, shares
+            pairs.append(RegistrationPair(scene, i, j, transform, matrix, share, len(pairs)))
+    return pairs
 
 
 def _overlap(target: Tensor, source: Tensor, reach: float) -> tuple[float, Tensor]:

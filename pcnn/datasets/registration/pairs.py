@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -72,7 +71,7 @@ class PairSets(Protocol):
 
 
 @dataclass(frozen=True)
-class PublishedPairs(ABC):
+class PublishedPairs:
     """Pairs of a published set, or of what is simulated in its formats."""
 
     root: str | None = None  # folder of the set
@@ -82,10 +81,6 @@ class PublishedPairs(ABC):
     simulate_train: Mapping[str, Any] | None = None  # the same for training and validation pairs
     benchmark: ClassVar[str]
     published: ClassVar[Published]
-
-    @abstractmethod
-    def find(self, split: Split) -> PairDataset:
-        """Find the pairs of a split, as `PairSets`."""
 
     def found(self, split: Split) -> DataSource:
         return self._tested if split == "test" else self._trained

@@ -83,10 +83,7 @@ class RangeThinning(Sensor):
     """Density that falls with the distance: (whole / r)^power of the points at r stay."""
 
     whole: Lengths = (1.0, 3.0)  # distance up to which all points stay
-    power: Distances = (
-        0.0,
-        2.0,
-    )  # uniform between the two
+    power: Distances = (0.0, 2.0)  # uniform between the two
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         whole, power = generator.uniform(*self.whole), generator.uniform(*self.power)

@@ -39,18 +39,6 @@ def _selected(cloud: Cloud, keep: Tensor) -> Cloud:
     return cloud.select(keep)
 
 
-def fewer_beams(cloud: Cloud, generator: np.random.Generator, chance: float) -> Cloud:
-    """Keep every second or every fourth beam of a spinning sensor, with probability ``chance``."""
-    if generator.random() >= chance:
-        return cloud
-    every, spacing = int(generator.choice((2, 4))), generator.uniform(0.3, 0.5)
-    first = int(generator.integers(every))
-    x, y, z = cloud.points.double().unbind(1)
-    beam = (torch.rad2deg(torch.atan2(z, torch.hypot(x, y))) / spacing).floor()
-    keep = torch.remainder(beam, every) == first
-    return _selected(cloud, keep)
-
-
 def sector(cloud: Cloud, generator: np.random.Generator, degrees: float) -> Cloud:
     """Keep the points in a random sector about the sensor, ``degrees`` wide, but never none."""
     start = generator.uniform(-math.pi, math.pi)
@@ -81,7 +69,6 @@ class Augmentation:
     remission: Remission | None = None  # change of remission, or None
     mix: ScanMix | None = None  # mixes the scan with another one of the set before everything else
     mix3d: Share = 0.0  # chance that another cloud of the set
-    beams: Share = 0.0  # chance that every second or fourth beam alone is kept
     pieces: Pieces | None = None  # cuts a piece out of a room, or None
 
     def __post_init__(self) -> None:
@@ -101,8 +88,6 @@ class Augmentation:
             cloud = self.pieces(cloud, generator)
         if self.sector is not None:
             cloud = sector(cloud, generator, self.sector)
-        if self.beams > 0.0:
-            cloud = fewer_beams(cloud, generator, self.beams)
         if self.drop > 0.0:
             luck = torch.from_numpy(generator.random(cloud.n_points))
             cloud = _selected(cloud, luck >= self.drop)

@@ -81,7 +81,7 @@ def _sampled(noise: Tensor, place: Tensor, nodes: Sequence[int]) -> Tensor:
 
 @dataclass(frozen=True)
 class Chromatic:
-    """Stretch the contrast, rebalance and shift all colours, and add noise to each; or forget them.
+    """Stretch the contrast, shift all colours, and add noise to each; or forget them.
 
     Source: Choy et al., "4D Spatio-Temporal ConvNets", 2019, and its code, with the numbers of
     Pointcept's S3DIS configurations.
@@ -93,9 +93,6 @@ class Chromatic:
     noise_share: Share = 0.95  # chance of noise
     noise: NonNegative = 0.05  # its standard deviation, in every channel of every point
     forget: Share = 0.0  # chance that all colours of a cloud are FORGOTTEN
-    balance: NonNegative = 0.0  # standard deviation of the logarithm of a factor on each channel
-    fade: Share = 0.0  # chance that colours lose a random share of their saturation
-    gamma: Factors | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -109,7 +106,6 @@ class Chromatic:
         if self.forget > 0.0 and generator.random() < self.forget:
             grey = torch.full_like(colour, FORGOTTEN)
             return replace(cloud, features=torch.cat([grey, cloud.features[:, 3:]], dim=1))
-        colour = self._balanced(colour, generator)
         if generator.random() < self.contrast:
             share = generator.random()
             colour = (1 - share) * colour + share * stretched(colour)
@@ -120,21 +116,6 @@ class Chromatic:
             noise = generator.standard_normal(tuple(colour.shape), dtype=np.float32) * self.noise
             colour = (colour + torch.from_numpy(noise)).clamp(0, 1)
         return replace(cloud, features=torch.cat([colour, cloud.features[:, 3:]], dim=1))
-
-    def _balanced(self, colour: Tensor, generator: np.random.Generator) -> Tensor:
-        """Colours [P, 3] of another camera; what is switched off draws nothing."""
-        if self.fade > 0.0:
-            chance, share = generator.random(2).tolist()
-            if chance < self.fade:
-                colour = colour + share * (colour.mean(1, keepdim=True) - colour)
-        if self.gamma is not None:
-            # powers in double: they may round differently from one machine to the next in float
-            power = colour.double().clamp(0, 1) ** between(self.gamma, float(generator.random()))
-            colour = power.to(colour.dtype)
-        if self.balance > 0.0:
-            gains = np.exp(self.balance * generator.standard_normal(3)).astype(np.float32)
-            colour = (colour * torch.from_numpy(gains)).clamp(0, 1)
-        return colour
 
 
 def stretched(colour: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from pcnn.metrics.registration.errors import (
     information_rmse,
     inlier_ratio,
-    match_distances,
     point_rmse,
     rotation_error,
     translation_error,
@@ -13,11 +12,10 @@ from pcnn.metrics.registration.protocols import (
     NAMES,
     SAMPLES,
     Protocol,
-    Success,
     protocol,
     validation_protocol,
 )
-from pcnn.metrics.registration.summary import Summary, summarize
+from pcnn.metrics.registration.summary import summarize
 from pcnn.metrics.registration.table import registration_table
 
 __all__ = [
@@ -27,12 +25,9 @@ __all__ = [
     "PairId",
     "PairResult",
     "Protocol",
-    "Success",
-    "Summary",
     "information_rmse",
     "inlier_ratio",
     "judged",
-    "match_distances",
     "point_rmse",
     "protocol",
     "registration_table",

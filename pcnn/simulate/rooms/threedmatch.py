@@ -8,7 +8,6 @@ from __future__ import annotations
 import pickle
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +103,7 @@ def plan_fragments(
     A hand-held depth camera is carried through furnished rooms; 50 frames each are fused. The
     layout is that of the usual preprocessed set: `data/{train,test}/SCENE/cloud_bin_N.pth` with
     `cloud_bin_N.info.txt`, `metadata/{train,val,3DMatch,3DLoMatch}.pkl`, and for test scenes
-    `metadata/benchmarks/{3DMatch,3DLoMatch}/SCENE/{gt.log,gt.info,gt_overlap.log}`. Pairs for
+    `metadata/benchmarks/{3DMatch,3DLoMatch}/SCENE/{gt.log,gt.info}`. Pairs for
     training and validation overlap by a tenth at least; 3DMatch holds the pairs above 0.3,
     3DLoMatch those from 0.1 to 0.3. Poses are the true ones; the fused frames were placed with
     slightly wrong ones.
@@ -149,15 +148,14 @@ def _write_fragment(folder: Path, number: int, points: Floats, pose: Floats) -> 
         file.write("".join(lines).encode())
 
 
-def related(folder: Path) -> tuple[list[RegistrationPair], dict[tuple[int, int], float]]:
-    """The pairs of a scene that are listed, and the overlap of every pair."""
+def related(folder: Path) -> list[RegistrationPair]:
+    """The pairs of a scene that are listed."""
     files = numbered_fragments(folder)
     # a camera that saw nothing within three metres leaves an empty cloud, which overlaps none
     clouds = {number: read_fragment(path) for number, path in files.items()}
     held = {number: cloud for number, cloud in clouds.items() if len(cloud)}
     poses = {n: read_pose(files[n]) for n in held}
-    pairs, shares = scene_pairs(held, poses, folder.name, VOXEL, (_LEAST, 1.0))
-    return pairs, {key: shares.get(key, 0.0) for key in combinations(sorted(files), 2)}
+    return scene_pairs(held, poses, folder.name, VOXEL, (_LEAST, 1.0))
 
 
 def _finish(
@@ -169,7 +167,7 @@ def _finish(
     lists: dict[str, list[Any]] = {name: [] for name in ("train", "val", "3DMatch", "3DLoMatch")}
     record = {}
     for number, scene in enumerate(scenes):
-        pairs, shares = found[number]
+        pairs = found[number]
         chosen: dict[str, list[RegistrationPair]] = {scene.split: pairs}
         if scene.split == "test":
             order = sorted(pairs, key=lambda pair: pair.overlap or 0.0, reverse=True)
@@ -177,7 +175,7 @@ def _finish(
             chosen = {"3DMatch": order[:most], "3DLoMatch": order[most:]}
             for name, part in chosen.items():
                 target = folder / "metadata" / "benchmarks" / name / scene.name
-                write_scene(target, part, scene.fragments, shares)
+                write_scene(target, part, scene.fragments)
         for name, part in chosen.items():
             lists[name] += [_listed(pair, scene.part) for pair in part]
         record[scene.name] = {

@@ -60,6 +60,6 @@ def write_fragments(folder: Path, number: int = 4) -> tuple[dict[int, Tensor], d
 def write_benchmark(folder: Path) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
     """Write fragments with the ground truth of pairs that share a fifth; returns them too."""
     clouds, poses = write_fragments(folder)
-    pairs, shares = scene_pairs(clouds, poses, folder.name, overlaps=(0.2, 1.0))
-    write_scene(folder, pairs, len(clouds), shares)
+    pairs = scene_pairs(clouds, poses, folder.name, overlaps=(0.2, 1.0))
+    write_scene(folder, pairs, len(clouds))
     return clouds, poses

@@ -39,7 +39,7 @@ def listed_pairs(pose: np.ndarray) -> tuple[object, object]:
 
 def write_predator(root: Path, scenes: tuple[str, ...] = ("a", "b"), number: int = 4) -> None:
     """Predator's archive: fragments, train_info.pkl of all scenes but the last, val_info.pkl."""
-    pairs, _ = scene_pairs(*fragments(number), "scene", overlaps=(0.02, 1.0))
+    pairs = scene_pairs(*fragments(number), "scene", overlaps=(0.02, 1.0))
     for scene in scenes:
         write_fragments(root / "indoor" / "train" / scene, number)
     for name, chosen in (("train", scenes[:-1]), ("val", scenes[-1:])):
