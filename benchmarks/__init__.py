@@ -2,6 +2,6 @@
 
 In the order of a measurement: `workloads` (scenes), `run` (the one loop of check, time, row),
 `check` (float64 truth), `engines` (what figures compare), the scripts `layers`, `maps`, `networks`,
-`points`, `latency` and `solvers` (cases and figures), `peers` (other packages), `rows` (files of
+`points` and `latency` (cases and figures), `peers` (other packages), `rows` (files of
 results), `charts` and `report` (what is made of them). ``papers.yaml`` holds the papers' claims.
 """

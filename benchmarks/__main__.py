@@ -29,7 +29,6 @@ SCRIPTS = {
     "networks": ("networks",),
     "points": ("points_layers",),
     "latency": ("latency",),
-    "solvers": ("solvers",),
 }
 SAVE_S = 2.0  # seconds between two writings of a result file that is still growing
 EXAMPLE = "example: python -m benchmarks networks --model minkunet --workload scan.npz"

@@ -52,7 +52,7 @@ class Options:
     products: Sequence[str] = option((), "table, pairs, ready or train, of maps", "--product")
     sizes: Sequence[float] = option((10.0, 50.0, 100.0, 500.0, 1000.0), "of generated scenes, k")
     kernel_sizes: Sequence[int] = option((3, 7, 13), "of spira_table4")
-    rooms: int = option(10, "simulated rooms, or pairs of solvers")
+    rooms: int = option(10, "simulated rooms")
     width: float = option(1.0, "factor on the channels of networks")
     check: int = option(200_000, "sites that larger networks are checked on")
     repeats: int = option(20, "timed calls")

@@ -29,7 +29,6 @@ PACKAGES = {
         "MIT",
         "pip install git+https://github.com/mit-han-lab/torchsparse.git",
     ),
-    "minkowski": Package(("MinkowskiEngine",), "MIT", "https://github.com/NVIDIA/MinkowskiEngine"),
     "pointelligence": Package(
         ("sparse_engines.ops", "layers.conv"),
         "Apache-2.0",

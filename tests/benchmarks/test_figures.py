@@ -21,7 +21,6 @@ CLAIMS = [
 OF_PAPERS = dict.fromkeys(claim["figure"] for claim in CLAIMS if "figure" in claim)
 FEWER = {"models": ["sparse_resnet"], "shapes": ["4:6:3,4:6:2:2"]}
 #: Open3D needs libraries of the system that a machine may lack.
-SOLVERS = {"engines": ["ransac", "cliques"]}
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +39,7 @@ def traced(call: Call, device: torch.device) -> Trace:
 
 @pytest.mark.parametrize("name", figures())
 def test_a_figure_runs(name: str) -> None:
-    given = options(**FEWER, **(SOLVERS if name == "solvers" else {}))
+    given = options(**FEWER)
     rows = list(figures()[name](given, name))
     assert rows
     assert left_out(rows) == []
