@@ -12,7 +12,6 @@ from torch import Tensor
 
 from pcnn.errors import DenseCloudError
 from pcnn.geometry import KernelMap, PointSet
-from pcnn.geometry.packing import unpack
 from pcnn.geometry.steps import TILE_ROWS, stored_steps
 from pcnn.kernels import pinned
 
@@ -82,26 +81,12 @@ class Budget:
 
     def _refuse(self, found: str) -> NoReturn:
         points = self.points
-        (x, y, z), cloud, number = densest_cell(points)
-        edges = " x ".join(f"{edge:g}" for edge in points.voxel_size)
         raise DenseCloudError(
             f"native points: the kernel maps of {points.rows:,} points {found}, where "
-            f"{self.bytes / 1e9:.2f} GB may be taken on {points.device}. The densest cell "
-            f"({edges} m), at ({x:.3f}, {y:.3f}, {z:.3f}) m of cloud {cloud}, holds {number:,} "
-            f"points. Thin the points, such as geometry.thin={min(points.voxel_size) / 3:.3g}, or "
-            "raise the budget: geometry.memory=GB"
+            f"{self.bytes / 1e9:.2f} GB may be taken on {points.device}. Thin the points, such as "
+            f"geometry.thin={min(points.voxel_size) / 3:.3g}, or raise the budget: "
+            "geometry.memory=GB"
         )
-
-
-def densest_cell(points: PointSet) -> tuple[tuple[float, float, float], int, int]:
-    """Centre [m] of the cell with the most points, in the frame the points came in."""
-    keys, counts = torch.unique_consecutive(points.keys, return_counts=True)
-    place = counts.argmax()
-    cloud, *cell = unpack(keys[place : place + 1])[0].tolist()
-    corner = points.corners[cloud].tolist()
-    axes = zip(corner, cell, points.voxel_size, strict=True)
-    x, y, z = (start + (number + 0.5) * edge for start, number, edge in axes)
-    return (x, y, z), cloud, int(counts[place])
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,15 @@ from functools import cached_property, lru_cache, partial
 from itertools import product
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pcnn.dataflows import ConvSpec, Dataflow, Epilogue, Reference
-from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells, point_set_of
 from pcnn.geometry.base import Builder
 from pcnn.geometry.packing import HALF as LIMIT
 from pcnn.kernels.conv_spec import tf32_products
 from pcnn.maps import BruteForce, Windowed
+from pcnn.maps.radius import RadiusSearch
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
 K3, DOWN, EVEN = Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, 2)
@@ -154,12 +155,17 @@ class Case:
     device: str = "cpu"  # where
     scale: float = 1.0  # of the operands: sums of products beyond float16 do not overflow
     apart: bool = False  # whether the output sites are those of another cloud
+    points: bool = False  # whether native points, of which several fill a slot, not voxels
     #: of a fused product: channels of a skip connection, and some of the letters ``a b r +`` for
     #: scale, shift, residual and ReLU
     c_skip: int = 0
     epilogue: str | None = None
 
     def _built(self) -> KernelMap:
+        if self.points:
+            places = wavy_cells(self.n).float().to(self.device)
+            points = point_set_of(places, voxel_size=2.0)
+            return points.map_to(points.strided(self.kernel), self.kernel, RadiusSearch())
         grid = wavy_grid(self.n, batch_size=2).to(self.device)
         sites = wavy_grid(self.n, batch_size=2, seed=9).to(self.device) if self.apart else grid
         return grid.map_to(sites.strided(self.kernel), self.kernel, Windowed())
@@ -231,46 +237,6 @@ class Case:
         return found
 
 
-@dataclass(frozen=True)
-class FanIn(Case):
-    """A layer over a random map, most slots with several inputs; its kernel has a volume alone."""
-
-    symmetric: bool = False  # whether the map is its own transpose
-
-    def _built(self) -> KernelMap:
-        # n output rows, fewer input rows unless symmetric, some 8 triplets a row
-        rows = self.n if self.symmetric else -(-2 * self.n // 3)
-        sizes = rows, self.n, self.kernel.volume, 8 * self.n
-        return random_map(*sizes, self.symmetric, device=self.device)
-
-
-def random_map(
-    n_in: int,
-    n_out: int,
-    volume: int,
-    triplets: int,
-    symmetric: bool = False,
-    seed: int = 0,
-    device: str = "cpu",
-) -> KernelMap:
-    """Random triplets in order, most slots with several inputs, some triplets twice."""
-    triplets = triplets if n_in and n_out else 0
-    random = torch.Generator().manual_seed(seed)
-    # a few rows get most triplets, the last row none
-    i = (torch.rand(triplets, generator=random) ** 2 * max(0, n_out - 1)).long()
-    j = torch.randint(max(1, n_in), (triplets,), generator=random)
-    k = (torch.rand(triplets, generator=random) * volume).long()
-    k = torch.where(k == 1, 0, k)  # an empty slot, and a full one
-    if symmetric:
-        own = torch.arange(n_out)
-        i, j = torch.cat((i, j, own)), torch.cat((j, i, own))
-        k = torch.cat((k, volume - 1 - k, torch.full_like(own, volume // 2)))
-    order = torch.argsort((k * max(1, n_out) + i) * max(1, n_in) + j)
-    offsets = nn.functional.pad(torch.bincount(k, minlength=volume).cumsum(0), (1, 0))
-    j, i = (rows[order].int().to(device) for rows in (j, i))
-    return KernelMap.from_pairs(j, i, offsets, n_in, n_out, False, False, symmetric)
-
-
 def check_products(dataflow: Dataflow, case: Case) -> bool:
     """Compare all products of a layer, plain and mirrored, with float64."""
     for mirrored, exact in case.exact.items():
@@ -321,8 +287,9 @@ def _cases(device: str) -> list[Case]:
         usual(SINGLE, c_skip=32, epilogue=""),
         usual(HALF, n=1, c_skip=5, epilogue="r"),
         usual(HALF, n=0, epilogue="ab+"),
-        *(FanIn(K3, 16, 32, HALF, symmetric=symmetric) for symmetric in (False, True)),
-        FanIn(EVEN, 16, 32, SINGLE, transposed=True),
+        usual(HALF, points=True),
+        Case(DOWN, 16, 32, HALF, points=True),
+        Case(DOWN, 16, 32, SINGLE, transposed=True, points=True),
     ]
     return [replace(case, device=device) for case in found]
 

@@ -14,10 +14,11 @@ from pcnn.geometry import Kernel, KernelMap, layouts
 from pcnn.maps import SortedSearch
 from pcnn.nn import Conv3d
 from pcnn.ops import Engine, conformance
-from pcnn.ops.conformance import Case, FanIn, random_map
+from pcnn.ops.conformance import Case
 from tests import oracle
 from tests.clouds import surface_grid, triplets_of
 from tests.engines import DATAFLOWS, SEVERAL_PER_SLOT
+from tests.random_maps import FanIn, random_map
 from tests.specs import EXACT
 from tests.tolerance import RELATIVE_RMS, relative_rms
 

@@ -18,9 +18,10 @@ from pcnn.geometry import Kernel, KernelMap
 from pcnn.kernels.conv_spec import tf32_products
 from pcnn.maps import SortedSearch
 from pcnn.ops import conformance
-from pcnn.ops.conformance import Case, FanIn
+from pcnn.ops.conformance import Case
 from tests.clouds import surface_grid
 from tests.engines import CUDA_DATAFLOWS, CUDA_SEVERAL_PER_SLOT
+from tests.random_maps import FanIn
 from tests.specs import spec_of
 from tests.tolerance import RELATIVE_RMS, SUMS_ON_TENSOR_CORES, relative_rms
 from tests.waits import nothing_waits

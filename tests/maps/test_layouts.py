@@ -16,9 +16,9 @@ from pcnn.geometry.layouts import slot_norms, threshold_of
 from pcnn.geometry.steps import STEPS
 from pcnn.maps import SortedSearch, pairs
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS
-from pcnn.ops.conformance import random_map
 from tests.clouds import surface_grid, triplets_of
 from tests.maps.guarded import guarded
+from tests.random_maps import random_map
 from tests.steps import check_steps
 
 #: (output, input, slot), as `triplets_of` lists them.

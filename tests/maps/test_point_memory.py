@@ -9,7 +9,7 @@ from torch import Tensor
 from pcnn.errors import DenseCloudError
 from pcnn.geometry import Kernel, PointSet, point_set_of
 from pcnn.maps import point_cells, point_memory
-from pcnn.maps.point_memory import densest_cell, map_bytes
+from pcnn.maps.point_memory import map_bytes
 from pcnn.maps.radius import RadiusSearch
 
 K3 = Kernel.of(3)
@@ -28,7 +28,7 @@ def crowded(memory: float | None, n: int = 600) -> PointSet:
     return point_set_of(points, batch, 2, 0.1, memory=memory)
 
 
-def test_the_budget_is_exact_and_an_error_names_the_densest_cell() -> None:
+def test_the_budget_is_exact_and_an_error_says_what_helps() -> None:
     """A byte less than a map takes is refused."""
     points = crowded(None)
 
@@ -42,10 +42,8 @@ def test_the_budget_is_exact_and_an_error_names_the_densest_cell() -> None:
     with pytest.raises(DenseCloudError) as raised:
         build((taken - 1) / 1e9)
     text = str(raised.value)
-    for part in (f"{found:,} triplets or more", "holds 600 points", "geometry.thin=0.0333"):
+    for part in (f"{found:,} triplets or more", "geometry.thin=0.0333"):
         assert part in text
-    assert "(450001.050, -5399997.950, 103.050) m of cloud 1" in text
-    assert densest_cell(points)[2] == 600
 
 
 @pytest.mark.parametrize(
@@ -77,7 +75,7 @@ def test_little_is_compared_of_what_is_refused(
 @pytest.mark.parametrize(
     ("memory", "slot", "message"),
     [
-        (0.0012, None, r"have [1-9][\d,]* triplets or more.*600 points"),
+        (0.0012, None, r"have [1-9][\d,]* triplets or more"),
         (0.0001, None, "pairs were to be compared"),
         (None, 1000, "triplets"),  # a slot has more than 32 bits count
     ],

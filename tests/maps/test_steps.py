@@ -11,9 +11,9 @@ from pcnn.geometry import Kernel, KernelMap, grid_of_cells
 from pcnn.geometry.steps import STEPS, TILE_ROWS, table_of_steps
 from pcnn.maps import SortedSearch
 from pcnn.maps.steps import step_views
-from pcnn.ops.conformance import random_map
 from tests.clouds import surface_grid, triplets_of
 from tests.maps.test_layouts import SINGLE, bare, make, single
+from tests.random_maps import random_map
 from tests.steps import check_steps, leave_room
 
 

@@ -8,9 +8,9 @@ from pcnn.dataflows import Dataflow, Epilogue, Reference
 from pcnn.geometry import Kernel, KernelMap, layouts
 from pcnn.maps import SortedSearch
 from pcnn.ops import convolution
-from pcnn.ops.conformance import random_map
 from tests.clouds import surface_grid
 from tests.engines import DATAFLOWS, SEVERAL_PER_SLOT
+from tests.random_maps import random_map
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 CASES = {

@@ -6,7 +6,7 @@ import torch
 from pcnn.dataflows import Blocked, OutputStationary, Reference
 from pcnn.maps import BruteForce
 from pcnn.ops import Engine, resolve
-from pcnn.ops.conformance import random_map
+from tests.random_maps import random_map
 
 
 @pytest.mark.parametrize("deterministic", [False, True])

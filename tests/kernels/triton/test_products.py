@@ -34,9 +34,10 @@ from pcnn.maps import SortedSearch
 from pcnn.maps import steps as device_steps
 from pcnn.maps.place import place
 from pcnn.ops import conformance
-from pcnn.ops.conformance import Case, FanIn, random_map
+from pcnn.ops.conformance import Case
 from tests.clouds import surface_grid
 from tests.kernels.triton.conftest import DEVICE
+from tests.random_maps import FanIn, random_map
 from tests.specs import EXACT, spec_of
 from tests.steps import leave_room
 from tests.tolerance import RELATIVE_RMS, relative_rms
