@@ -123,7 +123,7 @@ class WarmUp(Callback):
 
 def _sizes(inputs: Sequence[SparseTensor]) -> tuple[int, ...]:
     """Edges above the rows of the inputs: within one bucket kernels are the same, or nearly."""
-    from pcnn.graphs.sizes import Edges
+    from pcnn.graphs.fixed_input import Edges
 
     return tuple(Edges().above(len(x.features)) for x in inputs)
 

@@ -1,6 +1,6 @@
 """Networks and training steps as CUDA graphs.
 
-Memory of a size (`sizes`) takes one input after another (`fixed_input`, `memory`). `automatic`
+Memory of a size takes one input after another (`fixed_input`, `memory`). `automatic`
 says when a size is captured and what happens where it fails. `runner` does it for inference, on
 which `graph` stands, and `own_steps` for steps of a training.
 """

@@ -14,8 +14,8 @@ from torch.nn.modules.module import _has_any_global_hook
 
 from pcnn.graphs import NOTHING
 from pcnn.graphs.capture import Capture, NoGraph, Work, aside, failure_of
+from pcnn.graphs.fixed_input import Edges, NoFixedSize, Unfit
 from pcnn.graphs.outputs import FixedOutput
-from pcnn.graphs.sizes import Edges, NoFixedSize, Unfit
 from pcnn.graphs.snapshot import NetworkSnapshot, hooked
 from pcnn.kernels.conv_spec import tf32_allowed
 from pcnn.kernels.recorded import RECORD

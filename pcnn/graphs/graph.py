@@ -13,9 +13,9 @@ from pcnn.geometry.checks import check_features, check_points, require_tensors, 
 from pcnn.graphs import INSIDE, NOTHING
 from pcnn.graphs.automatic import Call
 from pcnn.graphs.capture import Capture, NoGraph
+from pcnn.graphs.fixed_input import FEWER, Edges, NoFixedSize, Planned
 from pcnn.graphs.memory import Cloud, CloudMemory, room_for
 from pcnn.graphs.runner import Runner
-from pcnn.graphs.sizes import FEWER, Edges, NoFixedSize, Planned
 from pcnn.maps.voxel_points import REDUCTIONS
 from pcnn.ops.plan import Planner
 from pcnn.ops.voxelize import voxelize

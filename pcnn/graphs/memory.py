@@ -20,8 +20,8 @@ from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import check_finite
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.packing import SENTINEL
+from pcnn.graphs.fixed_input import HEADROOM, Edges, Unfit, levels_of
 from pcnn.graphs.outputs import Copies
-from pcnn.graphs.sizes import HEADROOM, Edges, Unfit, levels_of
 from pcnn.maps.cell_bits import fitting_words
 from pcnn.maps.levels import box_of
 from pcnn.maps.place import Part, place

@@ -21,9 +21,8 @@ from torch.func import functional_call
 from pcnn.graphs import INSIDE
 from pcnn.graphs.automatic import AutocastOf, Call, Changed, Graphs, Place, Run
 from pcnn.graphs.capture import CudaGraphs, NoGraph
-from pcnn.graphs.fixed_input import FixedInput
+from pcnn.graphs.fixed_input import FixedInput, NoFixedSize, Planned, Unfit, part_of
 from pcnn.graphs.outputs import Copies, FixedOutput, check_agreement, features_of
-from pcnn.graphs.sizes import NoFixedSize, Planned, Unfit, part_of
 from pcnn.graphs.snapshot import NetworkSnapshot
 from pcnn.maps.place import Part, place
 from pcnn.tensor import SparseTensor

@@ -17,10 +17,9 @@ from torch import nn
 from pcnn.geometry import VoxelGrid
 from pcnn.graphs.automatic import Call, Changed, Graphs, Place
 from pcnn.graphs.capture import CudaGraphs, NoGraph
-from pcnn.graphs.fixed_input import FixedInput
+from pcnn.graphs.fixed_input import FixedInput, NoFixedSize, Planned, Unfit, part_of
 from pcnn.graphs.memory import VoxelMemory, room_for
 from pcnn.graphs.outputs import Copies, FixedOutput, check_agreement
-from pcnn.graphs.sizes import NoFixedSize, Planned, Unfit, part_of
 from pcnn.graphs.snapshot import NetworkSnapshot, Snapshot
 from pcnn.kernels.beside import own_stream
 from pcnn.ops.plan import Planner

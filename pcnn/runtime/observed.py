@@ -12,9 +12,8 @@ from torch import nn
 from torch.func import functional_call
 
 from pcnn.geometry import KernelMap
-from pcnn.graphs.fixed_input import FixedInput
+from pcnn.graphs.fixed_input import Edges, FixedInput, NoFixedSize, Planned
 from pcnn.graphs.outputs import features_of
-from pcnn.graphs.sizes import Edges, NoFixedSize, Planned
 from pcnn.kernels.recorded import Launch, recorded
 from pcnn.nn.conv import Convolution, ConvTranspose3d, convolutions
 from pcnn.nn.planned import PlannedModule

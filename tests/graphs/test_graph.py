@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 import pcnn
-from pcnn.graphs.fixed_input import FixedInput
+from pcnn.graphs.fixed_input import Edges, FixedInput
 from pcnn.graphs.graph import GraphedNetwork
 from pcnn.graphs.memory import CloudMemory
-from pcnn.graphs.sizes import Edges
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface

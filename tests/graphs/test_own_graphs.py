@@ -14,9 +14,9 @@ from torch import Tensor
 
 from pcnn.graphs.automatic import AFTER, PAUSE
 from pcnn.graphs.capture import Work
+from pcnn.graphs.fixed_input import Edges
 from pcnn.graphs.memory import VoxelMemory
 from pcnn.graphs.runner import Runner
-from pcnn.graphs.sizes import Edges
 from pcnn.models import MinkUNet42, ResUNetBN2C
 from pcnn.nn import Conv3d, GlobalMaxPool, PlannedModule
 from pcnn.ops import Engine

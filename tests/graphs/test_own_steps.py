@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import pcnn
 from pcnn.graphs.automatic import AFTER
-from pcnn.graphs.sizes import Edges
+from pcnn.graphs.fixed_input import Edges
 from pcnn.models import SPVCNN, MinkUNet42, ResUNetBN2C
 from pcnn.nn import (
     AvgPool3d,

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from pcnn.callbacks import Checkpoint, FiniteSteps, RngState, WeightAverage
 from pcnn.datamodules.batch_stream import BatchStream, batches_done
 from pcnn.datasets.sampler import EpochSampler
-from pcnn.graphs.sizes import Edges
+from pcnn.graphs.fixed_input import Edges
 from pcnn.losses import CrossEntropy, HardestContrastive, LovaszSoftmax, WeightedSum
 from pcnn.models import ResUNetBN2C
 from pcnn.nn import PlannedModule
