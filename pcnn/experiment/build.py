@@ -8,8 +8,6 @@ from typing import Any
 
 import lightning as L
 import torch
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from lightning.pytorch.callbacks import Callback, Checkpoint, ProgressBar
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
@@ -137,9 +135,7 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
     plain = cfg.copy()
     if half:  # to ask for the device without the precision's warnings
         plain.trainer.precision = "32-true"
-    asked_for = trainer(plain, folder, [], [])
-    check_one_device(asked_for)
-    device = asked_for.strategy.root_device
+    device = trainer(plain, folder, [], []).strategy.root_device
     lines = []
     if half and device.type == "cpu":
         cfg.trainer.precision = "32-true"
@@ -155,16 +151,6 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
         if reason is not None and cfg.train and (asked is True or device.type == "cuda"):
             lines.append(f"steps run eagerly: {reason}")
     return cfg, device, lines
-
-
-def check_one_device(trainer: L.Trainer) -> None:
-    """Refuse ranks that Lightning starts for a run of a sweep: these would sweep, too."""
-    environment = getattr(trainer.strategy, "cluster_environment", None)
-    given = environment is None or environment.creates_processes_externally
-    if given or trainer.world_size == 1 or not HydraConfig.initialized():
-        return
-    if HydraConfig.get().mode == RunMode.MULTIRUN:
-        raise ConfigError("trainer.devices", "runs of a sweep have one device: trainer.devices=1")
 
 
 def fine_tuned(task: L.LightningModule, cfg: DictConfig, begins: bool) -> list[str]:

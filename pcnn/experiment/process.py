@@ -7,13 +7,16 @@ import fcntl
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch.distributed
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from lightning.pytorch.utilities import rank_zero_only
+from omegaconf import open_dict, read_write
 
 from pcnn.callbacks import Stopped
 from pcnn.callbacks.stop import NAMES, PREEMPTION, StopSignals, stop_signals
@@ -21,6 +24,9 @@ from pcnn.errors import ConfigError
 from pcnn.experiment import run_folder
 from pcnn.experiment.resume import resume_command
 from pcnn.messages import say
+
+# by these a process knows its place among the ranks; Lightning sets them when it starts the others
+PLACE = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
 def rank() -> int:
@@ -44,8 +50,33 @@ def check_one_folder() -> None:
 @contextmanager
 def started(folder: Path, message: Callable[[str], str]) -> Iterator[StopSignals]:
     """Everything that surrounds a run."""
-    with locked(folder), stoppable(message) as stop:
+    with locked(folder), stoppable(message) as stop, one_job():
         yield stop
+
+
+@contextmanager
+def one_job() -> Iterator[None]:
+    """Leave the process as it was found: the next job of a sweep starts ranks of its own."""
+    before = {name: os.environ.get(name) for name in PLACE}
+    try:
+        yield
+    finally:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def tell_other_ranks(folder: Path) -> None:
+    """Let processes that Lightning starts for the other ranks find this very run."""
+    hydra = HydraConfig.get()
+    if hydra.mode != RunMode.MULTIRUN:
+        return
+    sys.argv[1:] = list(hydra.overrides.task)
+    with read_write(hydra), open_dict(hydra):  # type: ignore[arg-type]
+        hydra.run.dir = str(folder)
 
 
 @contextmanager

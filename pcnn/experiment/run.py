@@ -28,6 +28,7 @@ from pcnn.experiment.process import (
     nothing_written,
     rank,
     started,
+    tell_other_ranks,
 )
 from pcnn.experiment.resume import AUTO, Run, continuation, has_begun, resume_command
 from pcnn.experiment.run_config import allowed, checked, is_network
@@ -165,6 +166,7 @@ def execute(run: Run, stop: StopSignals) -> float | None:
         said += build.fine_tuned(task, cfg, begins=run.checkpoint is None)
     if rank() == 0:
         run_folder.record(run.folder, cfg, run.resumed)
+        tell_other_ranks(run.folder)
     given = {
         "run_folder": run.folder,
         "config": run_folder.recorded(cfg),

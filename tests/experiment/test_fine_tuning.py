@@ -82,6 +82,7 @@ def test_weights_by_name_and_shape(tmp_path: Path) -> None:
 
 def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pcnn.experiment.run.tell_other_ranks", lambda folder: None)
     data = write_tiny_kitti(tmp_path / "kitti", {0: 2, 8: 2}, points=150)
 
     def run(name: str, *words: str) -> dict[str, Tensor]:
