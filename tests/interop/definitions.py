@@ -62,32 +62,3 @@ def by_offset(
     for (i, j), slot in zip(pairs, weight, strict=True):
         y = y.index_add(0, torch.tensor(i, dtype=torch.int64), x[j] @ slot)
     return y
-
-
-def spconv(
-    inputs: Tensor,
-    outputs: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    inverse: bool = False,
-) -> Tensor:
-    """``out * stride = in + padding - slot``, over KRSC weights; inverse: the same pairs backwards.
-
-    FlexGEMM's definition is the same. A kernel of one slot at stride 1 multiplies by the memory of
-    its weight, taken as ``[C_in, C_out]``, in spconv.
-    """
-    out, *size, _ = weight.shape
-    rows = {tuple(site): row for row, site in enumerate((inputs if inverse else outputs).tolist())}
-    y = x.new_zeros(len(outputs), out)
-    for number, (batch, *site) in enumerate((outputs if inverse else inputs).tolist()):
-        for slot in itertools.product(*map(range, size)):
-            place = [c + p - k for c, p, k in zip(site, padding, slot, strict=True)]
-            if any(at % s for at, s in zip(place, stride, strict=True)):
-                continue
-            row = rows.get((batch, *(at // s for at, s in zip(place, stride, strict=True))))
-            if row is not None:
-                i, j = (number, row) if inverse else (row, number)
-                y[i] += weight[(slice(None), *slot)] @ x[j]
-    return y

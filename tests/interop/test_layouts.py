@@ -54,3 +54,9 @@ def test_there_and_back(layout: WeightLayout, kernel: tuple[Any, Any]) -> None:
 def test_a_weight_of_another_layer_is_refused(layout: WeightLayout, shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=f"none of {layout.package} .* size \\(3, 3, 3\\)"):
         layout.to_ours(normal(*shape), Kernel.of(3))
+
+
+def test_spconv_multiplies_by_the_memory_of_a_pointwise_weight() -> None:
+    weight = normal(5, 1, 1, 1, 3)
+    assert torch.equal(SPCONV.to_ours(weight, Kernel.of(1))[0], weight.reshape(3, 5))
+    assert torch.equal(AROUND.to_ours(weight, Kernel.of(1))[0], weight.reshape(5, 3).t())
