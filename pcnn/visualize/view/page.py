@@ -26,6 +26,9 @@ POINTS = 1_000_000
 _SCRIPTS = ("arrays.js", "layers.js", "drawing.js", "picking.js", "panel.js", "main.js")
 _HERE = Path(__file__).parent
 
+#: Colours between which numbers are shown: five of viridis.
+_SCALE = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
+
 #: Version of what a page holds, for programs that read it.
 FORMAT = 1
 
@@ -91,8 +94,6 @@ class View:
 
     def content(self) -> tuple[dict[str, Any], list[NDArray]]:
         """Plain values, and the arrays that these name."""
-        from matplotlib import colormaps
-
         arrays: list[NDArray] = []
 
         def kept(array: NDArray) -> str:
@@ -123,7 +124,7 @@ class View:
                 _entry("without truth", UNJUDGED),
             ],
             "ranges": _ranges(few),
-            "map": _base64(colormaps["viridis"](np.arange(256), bytes=True)[:, :3]).decode(),
+            "map": _base64(scale()).decode(),
             "clouds": [
                 {
                     "name": visible(cloud.name),
@@ -235,6 +236,13 @@ def _ranges(clouds: Sequence[ViewedCloud]) -> dict[str, list[float]]:
     if intensities:
         found["intensity"] = ends(intensities)
     return found | {"confidence": [0.0, 1.0]}
+
+
+def scale() -> NDArray[np.uint8]:
+    """Colours ``[256, 3]`` of numbers, from the least to the largest."""
+    at = np.linspace(0, len(_SCALE) - 1, 256)
+    parts = [np.interp(at, range(len(_SCALE)), channel) for channel in zip(*_SCALE, strict=True)]
+    return np.stack(parts, 1).astype(np.uint8)
 
 
 def _base64(array: NDArray) -> bytes:
