@@ -96,7 +96,8 @@ def forget_pages(*arrays: np.ndarray) -> None:
 
 
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.ASCII)
+#: One way to read a row of digits: with two, a long one takes the square of its length.
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.ASCII)
 
 
 def read_text(path: Path, most: int = TEXT) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pcnn.datasets.registration.kitti_pairs import read_poses
 from pcnn.errors import FileError
 from pcnn.files.pickles import read_arrays
 from tests.fuzz.runner import fuzzed
@@ -27,3 +28,12 @@ def test_a_name_that_torch_would_search_for_hours_is_refused_at_once(tmp_path: P
         path.write_bytes(start + b"9" * 100_000 + b"\nx\n.")
         with pytest.raises(FileError, match=r"a\.pth: byte 2: a name of"):
             read_arrays(path)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("word", ["1" * 1_000_000 + "x", "1." + "1" * 1_000_000 + "e"])
+def test_a_long_row_of_digits_is_looked_at_once(word: str, tmp_path: Path) -> None:
+    path = tmp_path / "poses.txt"
+    path.write_text(f"{word}{' 0' * 11}\n")
+    with pytest.raises(FileError, match=r"line 1: "):
+        read_poses(path)
