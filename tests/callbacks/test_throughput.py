@@ -10,7 +10,7 @@ def test_waiting_is_told_from_moving_and_from_validating(tmp_path):
     class SlowClouds(Data):
         def train_dataloader(self):
             stream = super().train_dataloader()
-            stream._collate = lambda rows: (time.sleep(0.03), torch.stack(rows))[1]
+            stream.collate = lambda rows: (time.sleep(0.03), torch.stack(rows))[1]
             return stream
 
     class Slow(Task):

@@ -36,7 +36,7 @@ def run(*words: str, code: int = 0) -> str:
 def test_a_network_is_tuned(
     data: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(tuning, "device_ms", lambda *_: next(times))
+    monkeypatch.setattr(tuning, "device_ms", lambda *_, **__: next(times))
     monkeypatch.setattr(AutoSettings, "candidates", lambda *_: iter([AutoSettings(GemmBlocks(64))]))
     times, out = itertools.count(1000, -20), tmp_path / "own.yaml"
     text = run(*data, "--samples", "1", "--out", str(out))

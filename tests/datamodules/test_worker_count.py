@@ -30,14 +30,10 @@ def test_ranks_of_a_machine_share_its_cores_and_small_sets_take_few(
 
 
 def test_cores_of_a_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "_GROUPS", tmp_path)
-    monkeypatch.setattr(cores, "_OWN_GROUP", tmp_path / "own")
+    quota = tmp_path / "cpu.max"
+    monkeypatch.setattr(cores, "_QUOTA", quota)
     monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: range(8), raising=False)
     assert cores.available_cores() == 8
-    (tmp_path / "own").write_text("1:name=systemd:/x\n0::/a/b\n")
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "b" / "cpu.max").write_text("max 100000\n")
-    assert cores.available_cores() == 8
-    for limit, found in (("350000 100000", 3), ("50000 100000", 1), ("6400000 100000", 8)):
-        (tmp_path / "a" / "cpu.max").write_text(limit + "\n")
+    for limit, found in (("max", 8), ("350000", 3), ("50000", 1), ("6400000", 8)):
+        quota.write_text(f"{limit} 100000\n")
         assert cores.available_cores() == found
