@@ -132,7 +132,7 @@ def test_the_wheel_alone_trains_labels_registers_and_simulates(
         "train model=minkunet model.width=0.25 dataset=folder dataset.root=scans "
         "dataset.class_names=[a,b] dataset.voxel_size=0.5 dataset.num_workers=0 trainer=cpu "
         "trainer.max_steps=2 logger=[] hydra.run.dir=run",
-        "predict run/checkpoints/best.ckpt scans/a.npy --out labels --device cpu",
+        "predict run/checkpoints/last.ckpt scans/a.npy --out labels --device cpu",
         "register source.npy target.npy --model fpfh --device cpu",
         "simulate kitti streets --scans 1 --val-scans 0 --no-progress",
     ]
@@ -142,6 +142,6 @@ def test_the_wheel_alone_trains_labels_registers_and_simulates(
     words = json.dumps([shlex.split(command) for command in commands])
     said = run(environment / "bin" / "python", "-I", "-c", COMMANDS, words, cwd=tmp_path)
     assert Path(said.split("used: ")[1].strip()).is_relative_to(environment)
-    assert "pcnn eval ckpt_path=run/checkpoints/best.ckpt" in said
+    assert "pcnn eval ckpt_path=run/checkpoints/last.ckpt" in said
     assert np.load(tmp_path / "labels" / "a_label.npy").shape == (300,)
     assert len(list(tmp_path.glob("streets/**/*.bin"))) == 1
