@@ -27,7 +27,7 @@ MOST = {
     "pcnn/compat": 795,
     "pcnn/config": 382,
     "pcnn/dataflows": 1_319,
-    "pcnn/datamodules": 837,
+    "pcnn/datamodules": 832,
     "pcnn/datasets": 5_104,
     "pcnn/experiment": 3_301,
     "pcnn/files": 564,

@@ -1,7 +1,6 @@
 """Lightning data modules: labelled clouds, and pairs of clouds.
 
-`exact_loading` makes the loaders of all of them, and skips or names what is damaged: `batch_stream`
-places every batch, `packed` brings it from a worker process.
+`exact_loading` makes their loaders, `batch_stream` places a batch, `packed` brings it over.
 """
 
 from typing import TYPE_CHECKING
@@ -16,9 +15,5 @@ __all__ = ["CloudDataModule", "RegistrationDataModule"]
 
 # a segmentation needs no pairs
 __getattr__ = late(
-    __name__,
-    {
-        ".clouds": ("CloudDataModule",),
-        ".pairs": ("RegistrationDataModule",),
-    },
+    __name__, {".clouds": ("CloudDataModule",), ".pairs": ("RegistrationDataModule",)}
 )
