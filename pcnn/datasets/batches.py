@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from pcnn.datasets.cloud import Cloud, labels_or_ignore
+from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.placement import OnVoxels, Placement, Sample, VoxelSize
 from pcnn.geometry import PointSet
 from pcnn.ops.plan import Planner
@@ -178,8 +178,7 @@ class CollateClouds:
             none = torch.zeros(len(samples) + 1, dtype=torch.int64)
             return CloudBatch(**fields, points=torch.empty(0, 3), point_offsets=none)
         if any(cloud.labels is not None for cloud in clouds):
-            own = [labels_or_ignore(cloud.labels, cloud.n_points) for cloud in clouds]
-            fields["point_labels"] = torch.cat(own)
+            fields["point_labels"] = torch.cat([cloud.labels_or_ignore for cloud in clouds])
         places = [cloud.point_index for cloud in clouds if cloud.point_index is not None]
         if len(places) == len(clouds):
             fields["point_index"] = torch.cat(places)

@@ -47,6 +47,12 @@ class Cloud:
         alone = self.features.shape[1] == 0
         return self.points if alone else torch.cat([self.points, self.features], dim=1)
 
+    @property
+    def labels_or_ignore(self) -> Tensor:
+        """[P] int64: the labels; ``IGNORE`` for all points where there are none."""
+        labels, device = self.labels, self.points.device
+        return torch.full((self.n_points,), IGNORE, device=device) if labels is None else labels
+
     def select(self, rows: Tensor) -> Cloud:
         """Return the points of rows ([M] int64 in 0..P-1) or of a mask [P]."""
         if rows.dtype == torch.bool:
@@ -72,7 +78,7 @@ def joined_cloud(first: Cloud, second: Cloud) -> Cloud:
         raise ValueError(f"{first.path} and {second.path} cannot be mixed: their features differ")
     labels = None
     if first.labels is not None or second.labels is not None:
-        labels = torch.cat([labels_or_ignore(one.labels, one.n_points) for one in (first, second)])
+        labels = torch.cat([one.labels_or_ignore for one in (first, second)])
     return replace(
         first,
         points=torch.cat([first.points, second.points]),
@@ -80,11 +86,6 @@ def joined_cloud(first: Cloud, second: Cloud) -> Cloud:
         labels=labels,
         point_index=None,
     )
-
-
-def labels_or_ignore(labels: Tensor | None, n: int) -> Tensor:
-    """Labels [n] int64 as they are; ``IGNORE`` for all points where there are none."""
-    return torch.full((n,), IGNORE) if labels is None else labels
 
 
 def turned(cloud: Cloud, angle: float, axis: int = 2) -> Cloud:

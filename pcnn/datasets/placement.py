@@ -12,7 +12,7 @@ from annotated_types import Len
 from torch import Tensor
 
 from pcnn.config.values import check_fields
-from pcnn.datasets.cloud import Cloud, labels_or_ignore
+from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
 from pcnn.errors import FileError
 from pcnn.geometry import Geometry, PointSet, quantize
@@ -84,7 +84,7 @@ class OnVoxels:
         try:
             grid = quantize(cloud.points, voxel_size=size, batch_size=1)
             assert grid.inverse is not None  # quantize sets it
-            labels = torch.full((grid.rows,), IGNORE)
+            labels = torch.full((grid.rows,), IGNORE, device=grid.device)
             if cloud.labels is not None:
                 labels = majority(cloud.labels, grid.inverse, grid.rows)
         except ValueError as error:
@@ -189,7 +189,7 @@ class OnPoints:
     def sample(self, cloud: Cloud, size: VoxelSize) -> Sample:
         try:
             x = self.place(cloud.points, cloud.inputs, None, 1, size)
-            labels = labels_or_ignore(cloud.labels, cloud.n_points).to(cloud.points.device)
+            labels = cloud.labels_or_ignore
             check_labels(labels)
         except ValueError as error:
             raise FileError(cloud.path, str(error)) from error

@@ -25,7 +25,7 @@ _NUMBERS = tuple(range(len(CLASS_NAMES)))
 S3DIS = LabelMap(
     CLASS_NAMES,
     tuple(_CLASSES.values()),
-    {**{n: n for n in _NUMBERS}, IGNORE: IGNORE},  # labels are the train ids themselves
+    {n: n for n in (*_NUMBERS, IGNORE)},  # labels are the train ids themselves
     _NUMBERS,
     IGNORE,
 )
