@@ -264,7 +264,7 @@ STREAMS = 4  # streams among which Spira's way deals the maps
 
 
 @dataclass(frozen=True)
-class _Reads(Reference):
+class Reads(Reference):
     """A dataflow of given layouts, which computes nothing."""
 
     def forward(
@@ -276,7 +276,7 @@ class _Reads(Reference):
 def _planner(
     name: str, layouts: tuple[str, ...], device: torch.device, engine: str = "auto"
 ) -> Planner:
-    reads = replace(ENGINES[engine], dataflow=_Reads(needs=layouts, needs_weight_grad=()))
+    reads = replace(ENGINES[engine], dataflow=Reads(needs=layouts, needs_weight_grad=()))
     return Planner(MODELS[name](engine=reads).to(device))
 
 

@@ -3,8 +3,7 @@
 Tests that need no GPU also run on small clouds through the emulator.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -12,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import pcnn
+from benchmarks.maps import Reads
 from benchmarks.measured import trace
-from pcnn.dataflows import ConvSpec, Reference
 from pcnn.dataflows.weight_stationary import Hybrid
 from pcnn.geometry import KernelMap, VoxelGrid, layouts
 from pcnn.geometry.steps import table_of_steps
@@ -39,20 +38,8 @@ def spira(threshold: int, key_bits: int = 64) -> Engine:
     return Engine(f"spira_{threshold}", builder, Hybrid(threshold))
 
 
-@dataclass(frozen=True)
-class Reads(Reference):
-    """A dataflow of given layouts, which computes nothing."""
-
-    needs_weight_grad: tuple[str, ...] = ()
-
-    def forward(
-        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
-    ) -> Tensor:
-        return x.new_zeros(n_out, w.shape[2])
-
-
 def reading(*names: str) -> Engine:
-    return Engine("reads", Windowed(), Reads(needs=names))
+    return Engine("reads", Windowed(), Reads(needs=names, needs_weight_grad=()))
 
 
 STEPS = reading("table", "steps")
