@@ -21,7 +21,7 @@ from pcnn.geometry.checks import check_finite
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.packing import SENTINEL
 from pcnn.graphs.fixed_input import HEADROOM, Edges, Unfit, levels_of
-from pcnn.graphs.outputs import Copies
+from pcnn.graphs.outputs import Copies, Levels
 from pcnn.maps.cell_bits import fitting_words
 from pcnn.maps.levels import box_of
 from pcnn.maps.place import Part, place
@@ -33,7 +33,6 @@ from pcnn.tensor import SparseTensor
 
 #: Points, features, batch index, and number of clouds.
 Cloud = tuple[Tensor, Tensor, Tensor | None, int]
-Levels = list[Geometry | None]
 
 
 class VoxelMemory:
@@ -77,7 +76,7 @@ class VoxelMemory:
     ) -> Callable[[Sequence[int]], Levels]:
         """Copies of the wanted levels, and what makes exact geometries of them.
 
-        Of the numbers of the report; else `Unfit`.
+        That takes the numbers of the report; `Unfit` where there was not room for them.
         """
         steps = self._plan.recipe.levels
         needed = set(wanted)
@@ -95,7 +94,7 @@ class VoxelMemory:
 
         def exact(numbers: Sequence[int]) -> Levels:
             rows = self._rows(given, numbers)
-            found: Levels = [root(rows[0], numbers), *[None] * len(steps)]
+            found: list[Geometry | None] = [root(rows[0], numbers), *[None] * len(steps)]
             for number, (own, keys, inverse) in made.items():
                 parent, _, kernel = steps[number - 1]
                 finer = found[parent]
