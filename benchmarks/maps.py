@@ -22,14 +22,13 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.base import Builder
 from pcnn.geometry.packing import pack
 from pcnn.maps import DoubleTraversed, HashTable, SortedSearch, ZDelta
-from pcnn.maps.reached_sites import reached_sites
 from pcnn.maps.windowed import Windowed
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
 from pcnn.ops.conformance import check_builder
 from pcnn.ops.engine import ENGINES
 from pcnn.ops.plan import Planner
 from pcnn.ops.recipe import Recipe
-from pcnn.ops.sites import output_sites
+from pcnn.ops.sites import output_sites, reached_sites
 from pcnn.runtime.timing import Call
 
 #: What a builder must deliver, so that no work is hidden: ``table``, the neighbour table alone;

@@ -16,16 +16,16 @@ from pcnn.dataflows.padded_buffer import (
     placement,
     reduce_block,
 )
-from pcnn.dataflows.reference import Reference
 from pcnn.dataflows.torch_sums import (
+    Reference,
     has_wide_products,
     join,
     joined_groups,
     kernels_serve,
     per_group,
 )
-from pcnn.kernels.beside import own_stream
 from pcnn.kernels.conv_spec import ConvSpec
+from pcnn.kernels.streams import own_stream
 
 #: The grouping of TorchSparse until its tolerance and threshold are searched for a layer.
 ADAPTIVE = Adaptive(0.25)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.reference import Reference
-from pcnn.dataflows.torch_sums import TorchSums, finish, kernels_serve
+from pcnn.dataflows.torch_sums import Reference, TorchSums, finish, kernels_serve
 from pcnn.geometry.steps import pairs_of_steps, table_of_steps
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.gemm_blocks import GemmBlocks

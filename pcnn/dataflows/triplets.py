@@ -13,8 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.reference import Reference
-from pcnn.dataflows.torch_sums import kernels_serve
+from pcnn.dataflows.torch_sums import Reference, kernels_serve
 from pcnn.kernels.conv_spec import ConvSpec
 
 #: The number that a list of triplets (i, j, k) is sorted by.

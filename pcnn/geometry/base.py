@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -291,6 +291,15 @@ class Geometry:
         """Maps from this geometry built so far."""
         parts = [self._maps, *self._maps_to_others.values()]
         return [built for maps in parts for built in maps.values()]
+
+    def all_tensors(self) -> Iterator[Tensor]:
+        """All tensors of the geometry, of its maps, and of its levels with theirs."""
+        yield from self.tensors()
+        for built in self.cached_maps():
+            for layout in built.edges.layouts.values():
+                yield from layout
+        for level in self._levels.values():
+            yield from level.all_tensors()
 
     def add_map(
         self, out: Self, kernel: Kernel, built: KernelMap, builder: Builder | None = None

@@ -210,6 +210,13 @@ def stored_steps(triplets: int, tiles: int, volume: int) -> int:
     return min(triplets, max(2 * tiles * volume, FEW_STEPS), usual)
 
 
+def is_huge(kernel_map: KernelMap) -> bool:
+    """True if ranges of inputs, of either side, would be refused."""
+    edges, triplets = kernel_map.edges, kernel_map.known_triplets or 0
+    ranges = 4 * max(edges.rows) * (edges.volume + 1)
+    return triplets > MOST_TRIPLETS or ranges > TABLE_BUDGET_BYTES
+
+
 def check_ranges(rows: int, volume: int, triplets: int) -> None:
     """Refuse ranges of inputs that int32 does not count, or that take too much memory."""
     if triplets > MOST_TRIPLETS:

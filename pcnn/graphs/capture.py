@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from pcnn.kernels.beside import own_stream
+from pcnn.kernels.streams import own_stream
 
 #: Device work alone, on memory that stays where it is, which waits for nothing.
 Work = Callable[[], None]

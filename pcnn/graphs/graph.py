@@ -16,9 +16,8 @@ from pcnn.graphs.capture import Capture, NoGraph
 from pcnn.graphs.fixed_input import FEWER, Edges, NoFixedSize, Planned
 from pcnn.graphs.memory import Cloud, CloudMemory, room_for
 from pcnn.graphs.runner import Runner
-from pcnn.maps.voxel_points import REDUCTIONS
 from pcnn.ops.plan import Planner
-from pcnn.ops.voxelize import voxelize
+from pcnn.ops.voxelize import REDUCTIONS, voxelize
 from pcnn.tensor import SparseTensor
 
 #: What leaves calls to the network; all else is wrong with the input.

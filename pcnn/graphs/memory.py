@@ -25,10 +25,10 @@ from pcnn.graphs.outputs import Copies, Levels
 from pcnn.maps.cell_bits import fitting_words
 from pcnn.maps.levels import box_of
 from pcnn.maps.place import Part, place
-from pcnn.maps.voxel_points import cells_of_points, reduce_by_row
 from pcnn.ops.device_plan import Room, bound_of
 from pcnn.ops.plan import Planner
 from pcnn.ops.voxel_plan import VoxelPlan
+from pcnn.ops.voxelize import cells_of_points, reduce_by_row
 from pcnn.tensor import SparseTensor
 
 #: Points, features, batch index, and number of clouds.

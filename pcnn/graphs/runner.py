@@ -21,7 +21,7 @@ from pcnn.graphs.fixed_input import FixedInput, NoFixedSize, Planned, Unfit, par
 from pcnn.graphs.memory import VoxelMemory, room_for
 from pcnn.graphs.outputs import Copies, FixedOutput, check_agreement
 from pcnn.graphs.snapshot import NetworkSnapshot, Snapshot
-from pcnn.kernels.beside import own_stream
+from pcnn.kernels.streams import own_stream
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 

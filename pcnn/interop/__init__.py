@@ -1,6 +1,5 @@
 """Weights of other packages: their layouts into ours, for any module tree."""
 
-from pcnn.interop.files import load_network, read_state, save_network
 from pcnn.interop.layouts import (
     MINKOWSKI,
     SPCONV,
@@ -8,9 +7,16 @@ from pcnn.interop.layouts import (
     ChannelsAround,
     SlotsFirst,
     WeightLayout,
+    load_state,
 )
-from pcnn.interop.networks import PUBLISHED, PublishedNetwork, published
-from pcnn.interop.state import load_state
+from pcnn.interop.networks import (
+    PUBLISHED,
+    PublishedNetwork,
+    load_network,
+    published,
+    read_state,
+    save_network,
+)
 
 __all__ = [
     "MINKOWSKI",

@@ -10,7 +10,7 @@ import torch
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import MASK_BITS
 from pcnn.kernels.cuda import module
-from pcnn.maps.device_layouts import map_of_table
+from pcnn.maps.base import map_of_table
 
 #: Bytes of a cache line, and int32 elements of it.
 LINE_BYTES, LINE = 128, 32

@@ -13,7 +13,7 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.packing import HALF
 from pcnn.geometry.voxel_grid import cells_along
 from pcnn.kernels.cuda import module
-from pcnn.maps.device_layouts import map_of_table
+from pcnn.maps.base import map_of_table
 
 SOURCE = "hash_table.cu"
 

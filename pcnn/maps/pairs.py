@@ -18,8 +18,8 @@ from pcnn.geometry.layouts import (
     pairs,
     table,
 )
-from pcnn.kernels import pinned
 from pcnn.kernels.cuda import module
+from pcnn.kernels.streams import read_copy
 from pcnn.maps.radix_sort import KEY_BLOCKS, MAX_ITEMS, RadixSort, passes_of
 
 Fields = dict[str, Any]
@@ -119,7 +119,7 @@ def pairs_layout(kernel_map: KernelMap) -> Layout:
         return pairs(kernel_map)  # the same triplets read backwards
     places = Places(*kernel_map.layout("places"))
     known = [view.layout("offsets")[0] for view in (kernel_map, other) if view.has("offsets")]
-    offsets = known[0] if known else torch.tensor(pinned.read_copy(places.first))
+    offsets = known[0] if known else torch.tensor(read_copy(places.first))
     return *list_table(kernel_map.layout("table")[0], places, int(offsets[-1])), offsets
 
 

@@ -9,7 +9,8 @@ import torch
 
 from pcnn.geometry import Kernel, PointSet
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.kernels import cuda, pinned
+from pcnn.kernels import cuda
+from pcnn.kernels.streams import read_copy
 from pcnn.maps.levels import (
     EXTENT_WORDS,
     check_overflow,
@@ -54,7 +55,7 @@ def point_levels(
     extent, needed, counts, scratch = words.split_with_sizes(parts)
     pack_cells(root.keys, extent)
     sites = unique_sites(root.keys, extent, wanted, None, counts, scratch, passes, needed)
-    numbers = pinned.read_copy(words[: sum(parts[:3])])  # the one wait
+    numbers = read_copy(words[: sum(parts[:3])])  # the one wait
     check_overflow(numbers[EXTENT_WORDS - 1])
     took, rows = numbers[EXTENT_WORDS], numbers[EXTENT_WORDS + 1 :]
     if took > passes:

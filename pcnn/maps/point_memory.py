@@ -13,7 +13,7 @@ from torch import Tensor
 from pcnn.errors import DenseCloudError
 from pcnn.geometry import KernelMap, PointSet
 from pcnn.geometry.steps import TILE_ROWS, stored_steps
-from pcnn.kernels import pinned
+from pcnn.kernels.streams import read_copy
 
 #: Most bytes that maps take on a CPU, unless they are told otherwise; and of a triplet there, while
 #: it is sorted.
@@ -105,7 +105,7 @@ class PendingMap:
         if not maps:
             return []
         parts = [part for one in maps for part in (one.ends, one.crowd) if part is not None]
-        numbers = torch.tensor(pinned.read_copy(parts[0] if len(parts) == 1 else torch.cat(parts)))
+        numbers = torch.tensor(read_copy(parts[0] if len(parts) == 1 else torch.cat(parts)))
         found = iter(numbers.split([part.shape[0] for part in parts]))
         ends: list[Tensor] = []
         budget, total, taken = Budget.of(points), 0, 0

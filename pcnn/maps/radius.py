@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
+from pcnn.maps.base import DEVICE_LAYOUTS, has_kernels
 from pcnn.maps.host_search import sort_by_slot
 from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Sorts, Window
 from pcnn.maps.point_cells import Edges, PointCells, Reach

@@ -23,8 +23,7 @@ from pcnn.geometry.steps import (
     stored_steps,
 )
 from pcnn.kernels import cuda
-from pcnn.kernels.beside import Beside
-from pcnn.kernels.pinned import read_copy
+from pcnn.kernels.streams import Beside, read_copy
 from pcnn.kernels.structs import struct_of
 from pcnn.maps.radix_sort import RadixSort, passes_of
 

@@ -13,8 +13,7 @@ from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import Layout, mask_words
 from pcnn.kernels import cuda
-from pcnn.maps.base import Sites, first_rows
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
+from pcnn.maps.base import DEVICE_LAYOUTS, Sites, first_rows, has_kernels
 from pcnn.maps.host_search import sort_by_slot
 from pcnn.maps.pairs import list_table, places_in_table, rows_from_pairs
 from pcnn.maps.point_memory import PendingMap

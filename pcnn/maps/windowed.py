@@ -18,8 +18,7 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels import cuda
 from pcnn.kernels.structs import struct_of
-from pcnn.maps.base import Sites, Task, build_table
-from pcnn.maps.device_layouts import has_kernels
+from pcnn.maps.base import Sites, Task, build_table, has_kernels
 from pcnn.maps.host_search import SortedSearch
 from pcnn.maps.tiling import DisjointMap, disjoint_maps
 

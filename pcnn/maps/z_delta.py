@@ -14,8 +14,7 @@ from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import HALF
 from pcnn.geometry.voxel_grid import Box, joint_box
 from pcnn.kernels import cuda
-from pcnn.maps.base import Relation, Sites, Task, build_table
-from pcnn.maps.device_layouts import map_of_table
+from pcnn.maps.base import Relation, Sites, Task, build_table, map_of_table
 
 SOURCE = "z_delta.cu"
 

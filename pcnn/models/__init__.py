@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pcnn.models.minkunet import MinkUNet, MinkUNet42
-from pcnn.models.resnet import ResNet18
 from pcnn.models.resunet import ResUNetBN2C
 from pcnn.models.sparse_resnet import (
+    ResNet18,
     SparseResNet,
     SparseResNet21,
     SparseResNetLarge,

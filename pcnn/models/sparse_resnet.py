@@ -1,18 +1,19 @@
-"""SparseResNet21 and SparseResNetLarge: the backbones of CenterPoint (Yin et al. 2021).
+"""ResNet18 (He et al. 2016), and SparseResNet21 and SparseResNetLarge, on sparse tensors.
 
-Stages of one (strided) convolution and two residual blocks. SparseResNet21 has 3^3 kernels and ends
-in a (1, 1, 3) kernel of stride (1, 1, 2): 21 convolutions, 2,691,264 weights. SparseResNetLarge has
-5^3 kernels throughout: 20 convolutions, 12,232,000 weights (4 input channels).
+ResNet18 is the network of the PointCNN++ benchmark, the others are the backbones of CenterPoint
+(Yin et al. 2021): stages of one (strided) convolution and two residual blocks. SparseResNet21 has
+3^3 kernels and ends in a (1, 1, 3) kernel of stride (1, 1, 2): 21 convolutions, 2,691,264 weights.
+SparseResNetLarge has 5^3 kernels throughout: 20 convolutions, 12,232,000 weights (of 4 channels).
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from torch import nn
+from torch import Tensor, nn
 
 from pcnn.models.blocks import Layers, NormFactory, scaled
-from pcnn.nn import FeatureWise, PlannedModule, cat
+from pcnn.nn import FeatureWise, GlobalAvgPool, MaxPool3d, PlannedModule, cat
 from pcnn.nn.conv import Size
 from pcnn.ops import Engine
 from pcnn.ranges import Channels, Width
@@ -138,3 +139,45 @@ class SparseResNetSegmentation(PlannedModule):
             hidden = join(cat(up(hidden, skip), skip))
         out: SparseTensor = self.head(hidden)
         return out
+
+
+class ResNet18(PlannedModule):
+    """Stem of stride 2, max pooling of stride 2, four stages of two residual blocks.
+
+    Args:
+        in_channels: input features per site.
+        out_channels: classes.
+        width: factor on all channels, rounded down.
+        engine: engine of the convolutions and of the pooling layer.
+        norm: makes norms.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 4,
+        out_channels: int = 11,
+        width: Width = 1.0,
+        engine: str | Engine | None = None,
+        norm: NormFactory = nn.BatchNorm1d,
+    ) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        layers, channels = Layers(engine, norm), scaled(width, (64, 128, 256, 512))
+        self.stem = layers.conv(in_channels, channels[0], 5, 2)
+        self.pool = MaxPool3d(3, 2, engine=engine)
+        widths = pairwise([channels[0], *channels])
+        self.stages = nn.Sequential(
+            *(layers.blocks(a, b, 2, 3, 2 if n else 1) for n, (a, b) in enumerate(widths))
+        )
+        self.average = GlobalAvgPool()
+        self.head = nn.Linear(channels[-1], out_channels)
+
+    def features(self, x: SparseTensor) -> SparseTensor:
+        """Features ``[N_out, C]`` of the last stage."""
+        out: SparseTensor = self.stages(self.pool(self.stem(x)))
+        return out
+
+    def forward(self, x: SparseTensor) -> Tensor:
+        """Features ``[N, in_channels]`` to one row of logits per cloud ``[B, out_channels]``."""
+        logits: Tensor = self.head(self.average(self.features(x)))
+        return logits

@@ -1,8 +1,8 @@
 """Layers on sparse tensors, look-alikes of `torch.nn`."""
 
-from pcnn.nn.containers import FeatureWise, Sequential
 from pcnn.nn.conv import Conv3d, ConvTranspose3d, SparseConv3d
 from pcnn.nn.features import add, cat, normalize
+from pcnn.nn.fused import FeatureWise, Sequential
 from pcnn.nn.planned import PlannedModule
 from pcnn.nn.pooling import (
     AvgPool3d,

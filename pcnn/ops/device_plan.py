@@ -21,11 +21,9 @@ from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import HALF, check_bound
 from pcnn.geometry.steps import TILE_ROWS, WHOLE_SLOTS
 from pcnn.geometry.voxel_grid import Box
-from pcnn.kernels import pinned
-from pcnn.kernels.beside import Beside
-from pcnn.maps.base import Relation, Sites, TableSearch, Task, first_rows
+from pcnn.kernels.streams import Beside, read_copy
+from pcnn.maps.base import Relation, Sites, TableSearch, Task, first_rows, map_of_table
 from pcnn.maps.cell_bits import CellBits, bitmap_words, fitting_words
-from pcnn.maps.device_layouts import map_of_table
 from pcnn.maps.levels import (
     EXTENT_WORDS,
     MAX_LEVELS,
@@ -183,7 +181,8 @@ class DevicePlan:
             made = self._launched(given, passes)
         tables = self._tables(made, True) if listed else {}
         known = grid is not None and not (self.wanted or listed)
-        numbers = [0] * self.words if known else read_report(made.report)
+        # the one host sync of a plan
+        numbers = [0] * self.words if known else read_copy(made.report)
         box = None
         if grid is None:
             box = self._check_extent(numbers, batch_size)
@@ -451,8 +450,3 @@ class DevicePlan:
 def bound_of(box: Box) -> int:
     """Largest absolute coordinate of a box."""
     return max(0, *box[1], *(-value for value in box[0]))
-
-
-def read_report(report: Tensor) -> list[int]:
-    """The one host sync of a plan: wait until the device has counted, and read its numbers."""
-    return pinned.read_copy(report)

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from pcnn.dataflows import Dataflow, OutputStationary, Reference
-from pcnn.dataflows.automatic import usual_dataflow, usual_dataflows
+from pcnn.dataflows import Blocked, Dataflow, OutputStationary, Reference
+from pcnn.dataflows.weight_stationary import WHOLE
 from pcnn.geometry import KernelMap
 from pcnn.geometry.base import Builder
+from pcnn.geometry.steps import is_huge
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import BruteForce, SortedSearch
-from pcnn.maps.device_layouts import has_kernels
+from pcnn.maps.base import has_kernels
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops.engine_settings import (
     AutoSettings,
@@ -26,6 +27,10 @@ from pcnn.ops.engine_settings import (
     TorchSparseSettings,
     setting_names,
 )
+
+# made once: compiled code may name them, but not make them
+_BLOCKED = Blocked()
+_STEPS, _SECTIONS = OutputStationary(), OutputStationary(sections=True)
 
 
 @dataclass(frozen=True)
@@ -112,13 +117,24 @@ class Engine:
         """The dataflow that computes the products of a layer over a map, from the side it reads."""
         if self.dataflow is not None:
             return self.dataflow
-        usual = usual_dataflow(kernel_map, device, self.reproducible)
+        usual: Dataflow
+        if device.type != "cuda":
+            usual = _BLOCKED
+        elif self.reproducible:
+            usual = _STEPS
+        elif all(kernel_map.edges.one_per_slot):
+            usual = _SECTIONS
+        else:
+            usual = WHOLE if is_huge(kernel_map) else _STEPS
         return usual if self.blocks is None else _cut(usual, self.blocks)
 
     def dataflows(self, device: torch.device) -> tuple[Dataflow, ...]:
         """All that it may choose on a device; on voxels the first of them."""
-        flow = self.dataflow
-        return usual_dataflows(device, self.reproducible) if flow is None else (flow,)
+        if self.dataflow is not None:
+            return (self.dataflow,)
+        if device.type != "cuda":
+            return (_BLOCKED,)
+        return (_STEPS,) if self.reproducible else (_SECTIONS, _STEPS, WHOLE)
 
 
 @functools.lru_cache

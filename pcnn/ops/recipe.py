@@ -10,15 +10,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from pcnn.dataflows.automatic import is_huge
 from pcnn.geometry import Geometry, Kernel, KernelMap, grid_of_cells, point_set_of
 from pcnn.geometry.base import Builder
 from pcnn.geometry.kernel_map import LayoutUse
 from pcnn.geometry.layouts import layout_kind
-from pcnn.geometry.steps import STEPS
-from pcnn.kernels import pinned
+from pcnn.geometry.steps import STEPS, is_huge
 from pcnn.kernels.recorded import recorded
-from pcnn.maps.device_layouts import has_kernels
+from pcnn.kernels.streams import read_copy
+from pcnn.maps.base import has_kernels
 from pcnn.maps.steps import step_views
 from pcnn.tensor import SparseTensor
 
@@ -146,7 +145,7 @@ def _read_offsets(maps: Iterable[KernelMap]) -> None:
         return
     edges = list(unknown.values())
     counts = [KernelMap(one).layout("counts")[0] for one in edges]
-    numbers = iter(pinned.read_copy(torch.cat(counts) if len(counts) > 1 else counts[0]))
+    numbers = iter(read_copy(torch.cat(counts) if len(counts) > 1 else counts[0]))
     for one in edges:
         sizes = [next(numbers) for _ in range(one.volume)]
         one.layouts["offsets", False] = (torch.tensor([0, *accumulate(sizes)]),)

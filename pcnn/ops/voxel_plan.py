@@ -11,9 +11,8 @@ from pcnn.geometry import VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.steps import STEPS
-from pcnn.kernels.beside import Beside
-from pcnn.maps.base import TableSearch
-from pcnn.maps.device_layouts import has_kernels
+from pcnn.kernels.streams import Beside
+from pcnn.maps.base import TableSearch, has_kernels
 from pcnn.ops.device_plan import DevicePlan, Grids, Maps, Meanwhile, Room
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, Recipe

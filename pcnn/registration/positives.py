@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.maps.device_layouts import has_kernels
+from pcnn.maps.base import has_kernels
 from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Window
 from pcnn.maps.point_cells import MOST_COMPARED, PointCells, check_pairs, checked_reach
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning as L
 import torch
@@ -17,14 +17,12 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pcnn.config import named_after
 from pcnn.errors import UserError
+from pcnn.kernels.streams import SideStream
 from pcnn.lightning_internals import is_logged
 from pcnn.messages import counted
 from pcnn.nn import PlannedModule
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
 from pcnn.tensor import SparseTensor
-
-if TYPE_CHECKING:
-    from pcnn.ops.prefetch import SideStream
 
 #: Sizes of batches whose steps are kept as graphs.
 STEP_SIZES = 24
@@ -80,7 +78,6 @@ class NetworkTask(L.LightningModule):
         net = self.net
         if device.type != "cuda" or not self.prefetch_maps or not isinstance(net, PlannedModule):
             return self.arrived(super().transfer_batch_to_device(batch, device, dataloader_idx))
-        from pcnn.ops.prefetch import SideStream, tensors_of
 
         if self._side is None or self._side.device != device:
             self._side = SideStream(device)
@@ -94,7 +91,7 @@ class NetworkTask(L.LightningModule):
         def tensors(moved: Any) -> Iterator[Tensor]:
             yield from moved.tensors()
             for tensor in self.inputs(moved):
-                yield from tensors_of(tensor)
+                yield from (tensor.features, *tensor.geometry.all_tensors())
 
         return self._side.run(prepare, tensors)
 

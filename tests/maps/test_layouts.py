@@ -15,7 +15,7 @@ from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import slot_norms, threshold_of
 from pcnn.geometry.steps import STEPS
 from pcnn.maps import SortedSearch, pairs
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS
+from pcnn.maps.base import DEVICE_LAYOUTS
 from tests.clouds import surface_grid, triplets_of
 from tests.maps.guarded import guarded
 from tests.random_maps import random_map

@@ -21,7 +21,7 @@ from pcnn.maps.levels import (
     unique_sites,
 )
 from pcnn.maps.radix_sort import RadixSort
-from pcnn.maps.reached_sites import reached_sites
+from pcnn.ops.sites import reached_sites
 from tests.clouds import surface, surface_grid
 from tests.kernels.emulator import EmulatedModule
 from tests.maps.guarded import POISON, guarded

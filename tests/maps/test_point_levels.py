@@ -42,8 +42,8 @@ CLOUDS = {"far": far, "ties": ties, **{str(n): scans(n) for n in (0, 1, 33, 3000
 def test_all_levels_at_once(name: str, passes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EmulatedModule, "descending", passes == 8)
     waits: list[int] = []
-    read = module.pinned.read_copy
-    monkeypatch.setattr(module.pinned, "read_copy", lambda n: waits.append(0) or read(n))
+    read = module.read_copy
+    monkeypatch.setattr(module, "read_copy", lambda n: waits.append(0) or read(n))
     root = CLOUDS[name]()
     assert point_levels(root, [])[0] == [root]
     found, took = point_levels(root, STEPS, passes)

@@ -90,8 +90,8 @@ def test_a_device_refuses_with_the_wait_that_it_has(
         found, crowd = RadiusSearch().counted(points, points, K3).crowd.tolist()
         assert found == 0
         assert crowd >= 600 * 600
-    read = point_memory.pinned.read_copy
-    monkeypatch.setattr(point_memory.pinned, "read_copy", lambda n: waits.append(1) or read(n))
+    read = point_memory.read_copy
+    monkeypatch.setattr(point_memory, "read_copy", lambda n: waits.append(1) or read(n))
     with pytest.raises(DenseCloudError, match=message):
         RadiusSearch().build(points, points, K3)
     assert len(waits) == 1

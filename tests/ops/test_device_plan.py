@@ -153,7 +153,7 @@ def test_a_cloud_that_takes_more_passes_than_the_last_is_sorted_again(
                 plan.passes = device_plan.MAX_PASSES, device_plan.MAX_PASSES
         return report.tolist()
 
-    monkeypatch.setattr(device_plan, "read_report", read)
+    monkeypatch.setattr(device_plan, "read_copy", read)
     for cells in (small, wide, small):
         # with backward, maps are searched before the host knows that the sort was cut short
         for plan in planner.on_voxels._device_plans.values():

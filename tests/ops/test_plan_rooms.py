@@ -9,8 +9,9 @@ from torch import Tensor
 
 from pcnn.geometry import VoxelGrid
 from pcnn.geometry.packing import SENTINEL
+from pcnn.kernels.streams import read_copy
 from pcnn.ops import Planner
-from pcnn.ops.device_plan import Room, read_report
+from pcnn.ops.device_plan import Room
 from tests.maps import conftest
 from tests.maps.guarded import guarded
 from tests.ops.test_device_plan import MODELS, cells_on, reading
@@ -42,7 +43,7 @@ def in_room(
     guard = guarded(patch) if patch and cells.device.type == "cpu" else nullcontext()
     with guard, nothing_waits(cells.device):
         grid, report = plan.in_room(*given, 3, room)
-    return grid, plan.fixed.seen(read_report(report), 3)
+    return grid, plan.fixed.seen(read_copy(report), 3)
 
 
 @pytest.mark.parametrize("model", MODELS)

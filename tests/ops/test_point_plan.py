@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import pcnn
-from pcnn.dataflows import Dataflow, automatic
+from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.weight_stationary import WHOLE
 from pcnn.geometry import Kernel, KernelMap, PointSet, steps
@@ -120,8 +120,7 @@ def test_maps_too_large_for_steps_are_planned_without_them(
     points, net = scan(90), Net(ROWS).double()
     cuda = torch.device("cuda")
     (small,) = points.map_to(points, Kernel.of(1, dilation=2), RadiusSearch()).offsets[1:]
-    for module in (automatic, steps):
-        monkeypatch.setattr(module, "MOST_TRIPLETS", int(small))
+    monkeypatch.setattr(steps, "MOST_TRIPLETS", int(small))
     built = net.planner(points, backward=True).cached_maps()
     huge = [one for one in built if one.triplets > small]
     assert huge

@@ -12,7 +12,7 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.packing import check_bound, pack
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
+from pcnn.maps.base import DEVICE_LAYOUTS, has_kernels
 from pcnn.ops.engine import Engine
 from pcnn.ops.sites import dilated_sites, output_sites
 

@@ -1,12 +1,16 @@
-"""Streams of our own, and launches beside those of the current stream, in graphs as outside."""
+"""Streams of our own, launches beside those of the current stream, and numbers for the host."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
+from torch import Tensor
+
+Batch = TypeVar("Batch")
 
 _OWN = threading.local()
 
@@ -58,3 +62,42 @@ class Beside:
             current, side = self._streams
             current.wait_stream(side)
             self._kept.clear()
+
+
+class SideStream:
+    """Work on a batch that overtakes the steps launched before it.
+
+    The host is ahead of the device: when it fetches a batch, the last step is still running. A plan
+    on the same stream would wait for that step before its counts are there. On a stream of its own
+    it waits for nothing but the batch.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._stream = own_stream(device, "batch")
+
+    def run(
+        self, prepare: Callable[[], Batch], tensors: Callable[[Batch], Iterable[Tensor]]
+    ) -> Batch:
+        """Prepare a batch on the side stream and hand it to the current one."""
+        with torch.cuda.stream(self._stream):
+            batch = prepare()
+        current = torch.cuda.current_stream(self.device)
+        current.wait_stream(self._stream)
+        for tensor in tensors(batch):
+            if tensor.device.type == "cuda":
+                tensor.record_stream(current)
+        return batch
+
+
+def read_copy(numbers: Tensor) -> list[int]:
+    """Copy a few integers to page-locked memory of the host, and wait for them alone."""
+    on_device = numbers.device.type == "cuda"
+    host = torch.empty(numbers.shape[0], dtype=numbers.dtype, pin_memory=on_device)
+    host.copy_(numbers, non_blocking=True)
+    if on_device:
+        done = torch.cuda.Event()
+        done.record(torch.cuda.current_stream(numbers.device))
+        done.synchronize()
+    found: list[int] = host.tolist()
+    return found
