@@ -17,9 +17,9 @@ from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import PartedCloud, open_parts
 from pcnn.datasets.readers.columns import PART
 from pcnn.errors import UserError
-from pcnn.experiment.classify import FULL, Classified
-from pcnn.experiment.predict import Labelled, Segmenters
-from pcnn.experiment.predictor import Predictor
+from pcnn.experiment.classify import Labelled
+from pcnn.experiment.predict import Segmenters
+from pcnn.experiment.predictor import FULL, Predictor
 from pcnn.files.bounded import forget_pages
 from pcnn.files.simulated import is_simulated
 from pcnn.messages import counted, visible
@@ -77,17 +77,17 @@ class Labelling:
             )
             for note in (*done.notes, *done.doubts):
                 self._say(path, note)
-            files = self._write(done, target, Path(folder))
+            number, sums = done.counts()
+            files = self._write(done, target, Path(folder), self.view and bool(number.any()))
         for kind, written in files.items() if self.named else ():
             self.console.say(f"{kind + ':':<12}{written}")
-        number, sums = done.found.counts(len(done.predictor.class_names))
         mean = sums.sum() / max(number.sum(), 1)
         if number.sum() and mean < _DOUBTED:
             self._say(path, f"the mean confidence is {mean:.2f}: look at the labels")
         before = self._counts.get(done.predictor, (0, 0))
         self._counts[done.predictor] = (before[0] + number, before[1] + sums)
         self._rows += done.cloud.points
-        self._lost += done.cloud.points - done.found.returns
+        self._lost += done.cloud.points - int(number.sum())
 
     def summarise(self) -> None:
         """Print how many points have each class, and how sure the networks were."""
@@ -110,52 +110,49 @@ class Labelling:
             self._said.add(subject)
             self.console.say(f"{path}: {note}", "note", "yellow")
 
-    def _write(self, done: Labelled, target: Path, folder: Path) -> dict[str, Path]:
+    def _write(self, done: Labelled, target: Path, folder: Path, view: bool) -> dict[str, Path]:
         """Write labels, and what else is asked for; files by what they hold."""
-        predictor, found = done.predictor, done.found
         cloud = replace(done.cloud, reading=done.cloud.reading.places_alone)
-        labels = _labels(predictor, found, folder)
-        files = write_labelled(target, cloud.path, labels, predictor.as_words, found.confidence)
+        words = done.predictor.as_words
+        files = write_labelled(target, cloud.path, _labels(done, folder), words, done.confidence)
         if self.ply:
             own = "_classes" if files["labels"].suffix == ".ply" else ""
             path = target.with_name(f"{target.name}{own}.ply")
             far = cloud.in_map or bool(np.abs(cloud.sample(100)).max(initial=0) > 1e4)
             fields = {"label": "<i4", "confidence": "<f4"}
-            write_coloured_ply_parts(path, _coloured(predictor, cloud, found), fields, wide=far)
+            write_coloured_ply_parts(path, _coloured(done, cloud), fields, wide=far)
             files["coloured"] = path
-        if self.view and found.returns:
+        if view:
             page = target.with_name(f"{target.name}.html")
-            files["in browser"] = prediction_view(predictor, cloud, found).write(page)
+            files["in browser"] = prediction_view(done).write(page)
         return files
 
 
-def _labels(predictor: Predictor, found: Classified, folder: Path) -> np.ndarray:
+def _labels(done: Labelled, folder: Path) -> np.ndarray:
     """Labels of all rows of a file, as the files of the training set hold them."""
-    table = predictor.label_table
-    known = table[[*range(len(predictor.class_names)), IGNORE]]
+    table, points = done.predictor.label_table, len(done.classes)
+    known = table[[*range(len(done.predictor.class_names)), IGNORE]]
     kind = np.result_type(np.min_scalar_type(known.min()), np.min_scalar_type(known.max()))
-    points = len(found.classes)
     labels = np.memmap(folder / "labels", kind, "w+", shape=(max(points, 1),))[:points]
     for first in range(0, len(labels), PART):
         part = slice(first, first + PART)
-        labels[part] = table[found.classes[part]]
-        forget_pages(labels, found.classes)
+        labels[part] = table[done.classes[part]]
+        forget_pages(labels, done.classes)
     return labels
 
 
 def _coloured(
-    predictor: Predictor, cloud: PartedCloud, found: Classified
+    done: Labelled, cloud: PartedCloud
 ) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
     for part in cloud:
-        classes = found.classes[part.rows]
-        values = {"label": classes, "confidence": found.confidence[part.rows] / np.float32(FULL)}
-        yield part.places / cloud.reading.scale, predictor.colors[classes], values
+        classes = done.classes[part.rows]
+        values = {"label": classes, "confidence": done.confidence[part.rows] / np.float32(FULL)}
+        yield part.places / cloud.reading.scale, done.predictor.colors[classes], values
 
 
-def prediction_view(
-    predictor: Predictor, cloud: PartedCloud, found: Classified, points: int = POINTS
-) -> View:
+def prediction_view(done: Labelled, points: int = POINTS) -> View:
     """A page of classes and confidence, with what the file holds of so many points at most."""
+    cloud, predictor = done.cloud, done.predictor
     own = replace(cloud.reading, channels=None, fill={})
     step = -(-cloud.points // points) if cloud.points else 1
     parts = [one.select(one.rows % step == 0) for one in replace(cloud, reading=own)]
@@ -174,8 +171,8 @@ def prediction_view(
         rows,
         held[:, 0] if channels in (1, 4) else None,
         colours if channels in (3, 4) else None,
-        {"prediction": found.classes[rows]},
-        found.confidence[rows] / FULL,
+        {"prediction": done.classes[rows]},
+        done.confidence[rows] / FULL,
         simulated=is_simulated(cloud.path),
     )
     notes = [f"{len(rows):,} of {cloud.points:,} points"] if step > 1 else []

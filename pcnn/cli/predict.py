@@ -11,7 +11,7 @@ import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
 from pcnn.cli.options import filled
-from pcnn.experiment.predict_options import PredictOptions
+from pcnn.experiment.options import PredictOptions
 from pcnn.messages import counted
 
 #: Clouds up to which each has a page without being asked for: a page takes some MB.

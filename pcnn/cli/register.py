@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pcnn.cli.app import ARGUMENT
-from pcnn.experiment.predict_options import Columns
-from pcnn.experiment.register_options import RegisterOptions
+from pcnn.experiment.options import Columns, RegisterOptions
 from pcnn.messages import counted
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import typer
 
 from pcnn.cli.app import refusing
 from pcnn.cli.options import Conf, Overrides, composed
-from pcnn.experiment.predict_options import Device
+from pcnn.experiment.options import Device
 from pcnn.messages import counted, say
 from pcnn.ranges import Count
 

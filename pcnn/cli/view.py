@@ -12,7 +12,7 @@ import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
 from pcnn.cli.options import Open, each
-from pcnn.experiment.predict_options import Columns
+from pcnn.experiment.options import Columns
 from pcnn.messages import counted, say
 from pcnn.ranges import Count
 

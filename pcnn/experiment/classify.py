@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import TypeVar
@@ -15,15 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import Part, PartedCloud
 from pcnn.datasets.readers.columns import PART
-from pcnn.experiment.predictor import Predictor
+from pcnn.experiment.options import MARGIN
+from pcnn.experiment.predictor import FULL, Predictor
 from pcnn.files.bounded import forget_pages
 
-#: Confidence is kept as a byte: so much is 1.
-FULL = 255
 #: Points of a cloud that is classified as a whole; larger ones are in squares.
 WHOLE = 1_000_000
 #: Points that a square with its margin holds, about; and on a device, with so much free memory for
@@ -44,38 +41,31 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
-class Classified:
-    """Classes and confidence of the rows of a file."""
+class Labelled:
+    """Classes of the rows of a cloud, and what is to be said of them."""
 
-    classes: np.ndarray  # [P] uint8
-    confidence: np.ndarray  # [P] uint8, 255 times the probability of the class
-    returns: int = 0  # number of rows that are no missing returns
-    note: str = ""  # how the cloud was cut into squares; empty where it was not
+    predictor: Predictor
+    cloud: PartedCloud
+    classes: np.ndarray  # [P] uint8; `IGNORE` where a row is a missing return
+    confidence: np.ndarray  # [P] uint8, `FULL` times the probability of the class
+    notes: list[str] = field(default_factory=list)  # how the cloud was read
+    doubts: list[str] = field(default_factory=list)  # why it is unlike those of the training
 
     @classmethod
-    def empty(cls, points: int, folder: Path) -> Classified:
+    def empty(cls, predictor: Predictor, cloud: PartedCloud, folder: Path) -> Labelled:
         """Rows without a class, in files of a folder."""
         classes, confidence = (
-            np.memmap(folder / name, np.uint8, "w+", shape=(max(points, 1),))[:points]
+            np.memmap(folder / name, np.uint8, "w+", shape=(max(cloud.points, 1),))[: cloud.points]
             for name in ("classes", "confidence")
         )
-        for first in range(0, points, PART):
+        for first in range(0, cloud.points, PART):
             classes[first : first + PART] = IGNORE
             forget_pages(classes)
-        return cls(classes, confidence)
+        return cls(predictor, cloud, classes, confidence)
 
-    def put(self, rows: np.ndarray, scored: tuple[Tensor, Tensor], chosen: np.ndarray) -> None:
-        """Set the classes of rows [M], which are these of the points that were looked at."""
-        scores, inverse = scored
-        if len(rows):
-            probability, classes = scores.max(1)
-            inverse = inverse[torch.from_numpy(chosen).to(inverse.device)]
-            confidence = (probability * FULL).round().to(torch.uint8)
-            self.classes[rows] = classes.to(torch.uint8)[inverse].cpu().numpy()
-            self.confidence[rows] = confidence[inverse].cpu().numpy()
-
-    def counts(self, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """Number of points of every class [C], and the sum of their probabilities [C]."""
+        classes = len(self.predictor.class_names)
         number, sums = np.zeros(classes, np.int64), np.zeros(classes)
         for first in range(0, len(self.classes), PART):
             part = slice(first, first + PART)
@@ -92,64 +82,58 @@ def classify(
     cloud: PartedCloud,
     folder: Path,
     tile: float | None = None,
-    margin: float = 5.0,
     told: Callable[[float], None] = lambda share: None,
-    look: Callable[[Part], None] = lambda part: None,
-) -> Classified:
+) -> Labelled:
     """Classify a cloud of any size: whole, or where it is large square by square.
 
     Points of squares go to files of the folder. A square is classified with what lies within the
     margin around it, moved to its own middle. Memory follows the largest square, and a byte or two
-    a point in files that are mapped. `told` hears which share is done, `look` sees points.
+    a point in files that are mapped. `told` hears which share is done.
     """
+    done = Labelled.empty(predictor, cloud, folder)
     if tile is None and cloud.points <= WHOLE:
-        part, found = cloud.whole(), Classified.empty(cloud.points, folder)
-        scored = predictor.scored(predictor.cloud_of(part, cloud.path, cloud.in_map))
-        found.put(part.rows, scored, np.arange(len(part)))
-        look(part)
-        return replace(found, returns=len(part))
-    size = tile or _size_of_squares(predictor, cloud, margin)
-    squares = Squares(folder, size, margin, predictor.in_channels - 3)
-    points = squares.fill(cloud, lambda share: told(_WRITTEN * share))
-    found = Classified.empty(cloud.points, folder)
+        part = cloud.whole()
+        inputs = predictor.inputs(part, cloud.path, cloud.in_map)
+        done.classes[part.rows], done.confidence[part.rows] = predictor.scored(inputs, cloud.path)
+        done.doubts.extend(predictor.doubts(part))
+        return done
+    size = tile or _square_size(predictor, cloud)
+    squares = Squares(folder, size, predictor.in_channels - 3)
+    squares.fill(cloud, lambda share: told(_WRITTEN * share))
 
-    def read(square: Square) -> tuple[Part, np.ndarray, Cloud]:
+    def read(square: Square) -> tuple[Part, np.ndarray, Tensor]:
         part, own = squares.read(square)
-        return part, own, predictor.cloud_of(part, cloud.path, in_map=True, piece=True)
+        return part, own, predictor.inputs(part, cloud.path, in_map=True, piece=True)
 
     chosen = sorted(squares.owners)
-    for number, (part, own, one) in enumerate(_in_order(read, chosen, _READERS), 1):
+    for number, (part, own, inputs) in enumerate(_in_order(read, chosen, _READERS), 1):
         if number == 1:
-            look(part)
-        found.put(part.rows[own], predictor.scored(one), own)
-        forget_pages(found.classes, found.confidence)
+            done.doubts.extend(predictor.doubts(part))
+        classes, confidence = predictor.scored(inputs, cloud.path)
+        done.classes[part.rows[own]] = classes[own]
+        done.confidence[part.rows[own]] = confidence[own]
+        forget_pages(done.classes, done.confidence)
         told(_WRITTEN + (1 - _WRITTEN) * number / len(chosen))
-    note = f"squares of {size:.4g} m, {len(chosen)} of them, each seen with {margin:g} m around"
-    return replace(found, returns=points, note=note)
+    around = f"each seen with {MARGIN:g} m around"
+    done.notes.append(f"squares of {size:.4g} m, {len(chosen)} of them, {around}")
+    return done
 
 
-def _size_of_squares(predictor: Predictor, cloud: PartedCloud, margin: float) -> float:
+def _square_size(predictor: Predictor, cloud: PartedCloud) -> float:
+    """Edge of squares of which none, with its margin, holds many more points than allowed."""
     voxel, device = float(np.max(predictor.voxel_size)), predictor.device
-    largest = max(_LARGEST * voxel, 4 * margin)
+    least, size = max(2 * MARGIN, 16 * voxel), max(_LARGEST * voxel, 4 * MARGIN)
     if predictor.trained_crop is not None:
-        largest = min(largest, max(2 * predictor.trained_crop, 2 * margin))
+        size = min(size, max(2 * predictor.trained_crop, 2 * MARGIN))
     most = _SQUARE
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         most = min(max(_SQUARE, free // _POINT_BYTES), _SQUARE_ON_DEVICE)
-    return square_size(cloud, margin, most, max(2 * margin, 16 * voxel), largest)
-
-
-def square_size(
-    cloud: PartedCloud, margin: float, most: int, least: float, largest: float
-) -> float:
-    """Edge of squares of which none, with its margin, holds many more points than allowed."""
     places = cloud.sample(_SAMPLE)[:, :2]
     share = len(places) / max(cloud.points, 1)
-    size = largest
     while True:
         squares = Counter(map(tuple, np.floor(places / size).astype(np.int64).tolist()))
-        fullest = max(squares.values(), default=0) * (1 + 2 * margin / size) ** 2
+        fullest = max(squares.values(), default=0) * (1 + 2 * MARGIN / size) ** 2
         if fullest <= most * share or size <= least:
             return size
         size /= 2
@@ -158,26 +142,21 @@ def square_size(
 class Squares:
     """Squares of a cloud, ``floor((x, y) / size)``, with what lies around each, in files."""
 
-    def __init__(self, folder: Path, size: float, margin: float, channels: int) -> None:
-        if not 0 < size < math.inf or not 0 <= margin <= size:
-            raise ValueError(f"tile={size}, margin={margin}: 0 <= margin <= tile, 0 < tile")
-        self.folder, self.size, self.margin = folder, size, margin
+    def __init__(self, folder: Path, size: float, channels: int) -> None:
+        self.folder, self.size = folder, size
         self.owners: set[Square] = set()  # squares in which points lie
         kinds = ("row", "i8"), ("own", "?"), ("place", "f8", (3,)), ("channels", "f4", (channels,))
         self._record = np.dtype(list(kinds))
 
-    def fill(self, cloud: PartedCloud, told: Callable[[float], None]) -> int:
-        """Write the files; returns the number of points."""
-        points = 0
-        for number, (found, size) in enumerate(_in_order(self._cut, cloud, _WRITERS), 1):
-            points += size
+    def fill(self, cloud: PartedCloud, told: Callable[[float], None]) -> None:
+        """Write the files."""
+        for number, found in enumerate(_in_order(self._cut, cloud, _WRITERS), 1):
             for square, records in found.items():
                 with self._path(square).open("ab") as file:
                     file.write(records.data)
                 if records["own"].any():
                     self.owners.add(square)
             told(min(1.0, number * PART / cloud.points))
-        return points
 
     def read(self, square: Square) -> tuple[Part, np.ndarray]:
         """The points in and around a square in the order of the file, and which are its own."""
@@ -192,14 +171,14 @@ class Squares:
     def _path(self, square: Square) -> Path:
         return self.folder / f"{square[0]}_{square[1]}.tile"
 
-    def _cut(self, part: Part) -> tuple[dict[Square, np.ndarray], int]:
-        """Records by the square that sees them, and the number of points."""
+    def _cut(self, part: Part) -> dict[Square, np.ndarray]:
+        """Records by the square that sees them."""
         cells = np.floor(part.places[:, :2] / self.size).astype(np.int64)
         inside = part.places[:, :2] - cells * self.size  # [M, 2] in [0, size)
         far = np.ones_like(inside, dtype=bool)
-        sees = {-1: inside <= self.margin, 0: far, 1: inside >= self.size - self.margin}
+        sees = {-1: inside <= MARGIN, 0: far, 1: inside >= self.size - MARGIN}
         rows, seen = [np.arange(len(part))], [cells]
-        for step in set(product((-1, 0, 1), repeat=2)) - {(0, 0)} if self.margin else ():
+        for step in set(product((-1, 0, 1), repeat=2)) - {(0, 0)}:
             near = np.flatnonzero(sees[step[0]][:, 0] & sees[step[1]][:, 1])
             rows.append(near)
             seen.append(cells[near] + step)
@@ -207,7 +186,7 @@ class Squares:
         records = np.empty(len(row), self._record)
         records["row"], records["own"] = part.rows[row], np.arange(len(row)) < len(part)
         records["place"], records["channels"] = part.places[row], part.channels[row]
-        return _grouped(square, records), len(part)
+        return _grouped(square, records)
 
 
 def _grouped(cells: np.ndarray, records: np.ndarray) -> dict[Square, np.ndarray]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from pcnn.experiment import networks
 from pcnn.experiment.catalogue import ROOMS_UP_TO, SHIPPED, scene_of, weights_file
 from pcnn.experiment.devices import device_of
-from pcnn.experiment.register_options import RegisterOptions
+from pcnn.experiment.options import RegisterOptions
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
 from pcnn.registration.cloud_measures import KNOWN, CloudMeasures, fitting_cell

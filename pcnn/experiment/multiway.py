@@ -13,8 +13,8 @@ from torch import Tensor
 from pcnn.datasets.registration.gt_files import information_matrix
 from pcnn.experiment.descriptors import chosen, descriptor_of
 from pcnn.experiment.devices import device_of
+from pcnn.experiment.options import RegisterOptions
 from pcnn.experiment.register import reason_of, register_pair
-from pcnn.experiment.register_options import RegisterOptions
 from pcnn.registration.cloud_measures import CloudMeasures, measured
 from pcnn.registration.descriptor import described_all
 from pcnn.registration.nearest import nearest_within

@@ -18,10 +18,10 @@ from pcnn.datasets.readers.clouds import PartedCloud, Reading, chosen_columns, o
 from pcnn.datasets.readers.columns import COLORS, Columns
 from pcnn.errors import FileError
 from pcnn.experiment.catalogue import ROOMS_UP_TO, scene_of, weights_file
-from pcnn.experiment.classify import FULL, Classified, classify
+from pcnn.experiment.classify import Labelled, classify
 from pcnn.experiment.devices import device_of
-from pcnn.experiment.predict_options import PredictOptions
-from pcnn.experiment.predictor import Predictor
+from pcnn.experiment.options import PredictOptions
+from pcnn.experiment.predictor import FULL, Predictor
 from pcnn.registration.cloud_measures import LOOKED_AT, span
 
 log = logging.getLogger(__name__)
@@ -37,17 +37,6 @@ class Prediction:
     class_names: tuple[str, ...]  # C names
     colors: np.ndarray  # [C, 3] uint8
     doubts: tuple[str, ...] = ()  # why the cloud is unlike those that the network was trained on
-
-
-@dataclass(frozen=True, eq=False)
-class Labelled:
-    """Classes of the rows of a cloud, and what is to be said of them."""
-
-    predictor: Predictor
-    cloud: PartedCloud
-    found: Classified
-    notes: tuple[str, ...]  # which network reads it, and how
-    doubts: tuple[str, ...]  # why it is unlike those of the training
 
 
 @dataclass
@@ -70,17 +59,9 @@ class Segmenters:
         """Classify a cloud of any size by the network that suits it; see `classify`."""
         predictor, notes = self._suited(opened)
         cloud, doubts = predictor.fitted(opened(self._reading(predictor.reading)))
-        found = classify(
-            predictor,
-            cloud,
-            folder,
-            self.options.tile,
-            self.options.margin,
-            told,
-            lambda part: doubts.extend(predictor.doubts(part)),
-        )
-        notes += [*predictor.notes, *([found.note] if found.note else [])]
-        return Labelled(predictor, cloud, found, tuple(notes), tuple(doubts))
+        done = classify(predictor, cloud, folder, self.options.tile, told)
+        notes += [*predictor.notes, *done.notes]
+        return replace(done, notes=notes, doubts=[*doubts, *done.doubts])
 
     def load(self, name: str | Path) -> Predictor:
         """The network of a name or a checkpoint."""
@@ -145,7 +126,7 @@ def predict(
         done = Segmenters(given, fill or {}).label(
             partial(opened, points, channels or {}), Path(folder)
         )
-        classes, confidence = np.array(done.found.classes), np.array(done.found.confidence)
+        classes, confidence = np.array(done.classes), np.array(done.confidence)
     for note in done.notes:
         log.info("%s: %s", done.cloud.path, note)
     for doubt in done.doubts:
@@ -156,7 +137,7 @@ def predict(
         done.predictor.label_table[classes],
         done.predictor.class_names,
         done.predictor.colors,
-        done.doubts,
+        tuple(done.doubts),
     )
 
 

@@ -12,7 +12,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.readers.clouds import (
@@ -29,8 +28,9 @@ from pcnn.experiment import networks
 from pcnn.experiment.weights import opened
 from pcnn.files.bounded import named
 from pcnn.registration.cloud_measures import measured
-from pcnn.tensor import SparseTensor
 
+#: Confidence is kept as a byte: so much is 1.
+FULL = 255
 #: Intensities up to this are taken for those of 0 to 1.
 _UNIT = 1.5
 #: Points that tell of units.
@@ -86,58 +86,47 @@ class Predictor:
                 temperature=float(data.get("temperature", 1.0)),
             )
 
+    def inputs(self, part: Part, path: Path, in_map: bool, piece: bool = False) -> Tensor:
+        """Points as the network takes them [P, 3 + F]: about an origin where float32 keeps them."""
+        origin = self.reading.origin(part.places, in_map, piece)
+        points = rounded_points(part.places - origin, path)
+        return torch.from_numpy(np.concatenate([points, part.channels], axis=1))
+
     @torch.inference_mode()
-    def scored(self, cloud: Cloud) -> tuple[Tensor, Tensor]:
-        """Probabilities [N, C] of rows of the network's output, and the row [P] of every point."""
-        if cloud.n_points == 0:
-            return torch.zeros(0, len(self.class_names)), torch.zeros(0, dtype=torch.int64)
-        tensor = self._placed(cloud)
+    def scored(self, inputs: Tensor, path: Path) -> tuple[np.ndarray, np.ndarray]:
+        """Classes of points [P] uint8, and `FULL` times their probabilities [P] uint8."""
+        if not len(inputs):
+            return np.zeros(0, np.uint8), np.zeros(0, np.uint8)
+        inputs = inputs.to(self.device)
+        points = inputs[:, :3].contiguous()
+        clouds = torch.zeros(len(points), dtype=torch.int64, device=self.device)
+        try:
+            tensor = self.placement.place(points, inputs, clouds, 1, self.voxel_size)
+        except ValueError as error:
+            raise FileError(path, str(error)) from error
         inverse = tensor.geometry.inverse
         assert inverse is not None  # the tensor was made from points
         logits = self.net(tensor).features.float()  # [N, C]
         if not bool(logits.isfinite().all()):
-            raise FileError(cloud.path, "the network gives NaN or infinite numbers for it")
-        return (logits / self.temperature).softmax(1), inverse
-
-    def _placed(self, cloud: Cloud) -> SparseTensor:
-        """The network's input, made on its device."""
-        points, features = cloud.points.to(self.device), cloud.features.to(self.device)
-        clouds = torch.zeros(len(points), dtype=torch.int64, device=self.device)
-        inputs = torch.cat([points, features], dim=1)
-        try:
-            return self.placement.place(points, inputs, clouds, 1, self.voxel_size)
-        except ValueError as error:
-            raise FileError(cloud.path, str(error)) from error
-
-    def cloud_of(self, part: Part, path: Path, in_map: bool, piece: bool = False) -> Cloud:
-        """Points as the network takes them: about an origin where float32 keeps them."""
-        origin = self.reading.origin(part.places, in_map, piece)
-        x, y, z = origin.tolist()
-        return Cloud(
-            torch.from_numpy(rounded_points(part.places - origin, path)),
-            torch.from_numpy(part.channels),
-            None,
-            path.stem,
-            str(path),
-            torch.from_numpy(part.rows),
-            origin=(x, y, z),
-        )
+            raise FileError(path, "the network gives NaN or infinite numbers for it")
+        probability, classes = (logits / self.temperature).softmax(1).max(1)  # [N] each
+        rows = classes, (probability * FULL).round()
+        first, second = (row.to(torch.uint8)[inverse].cpu().numpy() for row in rows)
+        return first, second
 
     def fitted(self, cloud: PartedCloud) -> tuple[PartedCloud, list[str]]:
         """A cloud with its intensity in 0..1 where that is beyond doubt, and what is to be said."""
-        notes: list[str] = []
         channels = map(meant, self.reading.channels or ())
         if not self.unit_intensity or cloud.reading.intensity_max or "intensity" not in channels:
-            return cloud, notes
+            return cloud, []
         top = intensity_top(cloud)
-        full = full_intensity(top)
+        full = 255.0 if 128 < top <= 255 else 65535.0 if 4096 < top <= 65535 else None
         if full is not None:
             reading = replace(cloud.reading, intensity_max=full)
-            notes.append(f"intensity goes up to {top:.4g} and is divided by {full:.0f}")
-            return replace(cloud, reading=reading), notes
-        if top > _UNIT:
-            notes.append(f"intensity goes up to {top:.4g}: --intensity-max says which number is 1")
-        return cloud, notes
+            note = f"intensity goes up to {top:.4g} and is divided by {full:.0f}"
+            return replace(cloud, reading=reading), [note]
+        note = f"intensity goes up to {top:.4g}: --intensity-max says which number is 1"
+        return cloud, [note] if top > _UNIT else []
 
     @property
     def notes(self) -> list[str]:
@@ -186,11 +175,6 @@ def _reading(cfg: DictConfig) -> Reading:
         at_sensor=not files.always_centred,
         on_floor=bool(files.get("on_floor")),
     )
-
-
-def full_intensity(top: float) -> float | None:
-    """The number that is intensity 1, where the largest leaves no doubt: 255 or 65,535; or None."""
-    return 255.0 if 128 < top <= 255 else 65535.0 if 4096 < top <= 65535 else None
 
 
 def from_the_air(places: np.ndarray, points: int) -> bool:

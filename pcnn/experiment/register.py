@@ -15,7 +15,7 @@ from torch import Tensor
 from pcnn.datasets.readers.fragments import local_points, read_local
 from pcnn.experiment.descriptors import Choice, chosen, descriptor_of
 from pcnn.experiment.devices import device_of
-from pcnn.experiment.register_options import RegisterOptions
+from pcnn.experiment.options import RegisterOptions
 from pcnn.messages import counted
 from pcnn.registration.cloud_measures import measured
 from pcnn.registration.descriptor import Described, Descriptor, described_all

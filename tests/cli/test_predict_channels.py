@@ -54,7 +54,7 @@ def test_missing_returns_keep_their_place(dataset: str, tmp_path: Path) -> None:
     assert set(found[holes].tolist()) == {0 if dataset == "kitti" else IGNORE}
     np.testing.assert_array_equal(records_of(out / "ply.ply")["label"], found)
     assert read_points(out / "holes.ply").n_points == 300
-    tiled = ("--out", tmp_path / "tiled", "--tile", 1000, "--margin", 0)
+    tiled = ("--out", tmp_path / "tiled", "--tile", 1000)
     run(checkpoint, tmp_path / "in" / "holes.bin", *tiled, code=0)
 
 

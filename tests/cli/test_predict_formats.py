@@ -84,7 +84,7 @@ def test_a_cloud_gets_the_same_classes_wherever_it_lies(kitti: Path) -> None:
     far = np.array([640.0, -320.0, 48.0])
 
     def found(at: np.ndarray, tile: float | None = None) -> np.ndarray:
-        return pcnn.predict(at, kitti, channels=channels, tile=tile, margin=2.0).classes
+        return pcnn.predict(at, kitti, channels=channels, tile=tile).classes
 
     assert (found(places + far) == found(places + 2 * far)).all()
     assert (found(places + far, 16.0) == found(places, 16.0)).all()
@@ -96,9 +96,8 @@ def test_a_cloud_gets_the_same_classes_wherever_it_lies(kitti: Path) -> None:
         assert reading.origin(raised, in_map=False).tolist() == [0, 0, moved]
 
 
-@pytest.mark.parametrize("margin", [0.0, 3.0])
 def test_a_square_is_classified_with_what_lies_around_it(
-    kitti: Path, tmp_path: Path, margin: float, monkeypatch: pytest.MonkeyPatch
+    kitti: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against each square by itself, of a cloud in several parts."""
     places = np.asarray(write_las(tmp_path / "a.laz", 3000).xyz)
@@ -107,25 +106,19 @@ def test_a_square_is_classified_with_what_lies_around_it(
     whole = parts.whole()
     monkeypatch.setattr("pcnn.datasets.readers.clouds.PART", 700)
     (tmp_path / "tiles").mkdir()
-    seen: list[int] = []
-    found = classify(
-        predictor, parts, tmp_path / "tiles", 13.0, margin, look=lambda p: seen.append(len(p))
-    )
-    assert found.returns == 3000
-    assert len(seen) == 1
+    found = classify(predictor, parts, tmp_path / "tiles", 13.0)
+    assert found.counts()[0].sum() == 3000
     squares = np.floor(places[:, :2] / 13)
     different = {tuple(square) for square in squares}
-    assert found.note.startswith(f"squares of 13 m, {len(different)} of them")
+    assert found.notes[0].startswith(f"squares of 13 m, {len(different)} of them")
     for square in different:
         own, low = (squares == square).all(axis=1), np.array(square) * 13.0
-        near = ((places[:, :2] >= low - margin) & (places[:, :2] <= low + 13 + margin)).all(axis=1)
-        part = whole.select(near if margin else own)
-        one = predictor.cloud_of(part, parts.path, True, piece=True)
-        scores, inverse = predictor.scored(one)
-        probability, classes = scores[inverse].max(1)
-        inner = own[near if margin else own]
-        np.testing.assert_array_equal(found.classes[own], classes[inner])
-        np.testing.assert_allclose(found.confidence[own] / 255, probability[inner], atol=2.1e-3)
+        near = ((places[:, :2] >= low - 5) & (places[:, :2] <= low + 13 + 5)).all(axis=1)
+        inputs = predictor.inputs(whole.select(near), parts.path, True, piece=True)
+        for held, one in zip(
+            (found.classes, found.confidence), predictor.scored(inputs, parts.path)
+        ):
+            np.testing.assert_array_equal(held[own], one[own[near]])
 
 
 def test_large_files_are_cut_by_themselves(
@@ -134,8 +127,8 @@ def test_large_files_are_cut_by_themselves(
     before = write_las(tmp_path / "in" / "a.laz", 2500)
     monkeypatch.setattr("pcnn.experiment.classify._SQUARE", 900)
     monkeypatch.setattr("pcnn.experiment.classify.WHOLE", 1000)
-    assert "tile" in run(kitti, tmp_path / "in", "--tile", 1, "--margin", 5, code=2)
-    text = run(kitti, tmp_path / "in", "--out", tmp_path / "out", "--margin", 2)
+    assert "tile" in run(kitti, tmp_path / "in", "--tile", 1, code=2)
+    text = run(kitti, tmp_path / "in", "--out", tmp_path / "out")
     assert "squares of" in text
     after = laspy.read(tmp_path / "out" / "a.laz")
     for name in before.point_format.dimension_names:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import pcnn
 from pcnn.experiment import descriptors
-from pcnn.experiment.register_options import RegisterOptions
+from pcnn.experiment.options import RegisterOptions
 from pcnn.registration.cloud_measures import extent, measured, span
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import pcnn
 from pcnn.experiment.descriptors import chosen, descriptor_of
-from pcnn.experiment.register_options import RegisterOptions
+from pcnn.experiment.options import RegisterOptions
 from pcnn.metrics.registration import rotation_error
 from pcnn.registration.cloud_measures import KNOWN, extent, fitting_cell, measured, spacing
 from pcnn.registration.network_descriptor import NetworkDescriptor
