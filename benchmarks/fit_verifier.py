@@ -21,8 +21,8 @@ from rich.progress import track
 from torch import Tensor
 
 from pcnn.datasets.registration import KITTISets, PairDataset, ThreeDMatchSets
-from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.descriptors import of_checkpoint
+from pcnn.experiment.weights import weights_file
 from pcnn.files.whole_file import whole_file
 from pcnn.metrics.registration.errors import point_rmse
 from pcnn.registration.descriptor import Described, Descriptor, TurnedAtRandom

@@ -1,4 +1,4 @@
-"""Lightning's private members do what `pcnn.lightning_internals` takes them for."""
+"""Lightning's private members do what `pcnn.callbacks` takes them for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import inspect
 from pathlib import Path
 
-from pcnn import lightning_internals as internals
+from pcnn.callbacks import lightning_internals as internals
 from tests.callbacks.tiny import trainer_for
 
 #: Names of Lightning's objects, in the code that uses them.
@@ -14,7 +14,7 @@ OBJECTS = ("trainer", "loop", "val_loop", "epoch_loop", "fit_loop", "timer", "_l
 
 
 def test_no_other_file_uses_a_private_member() -> None:
-    root = Path(internals.__file__).parent
+    root = Path(internals.__file__).parents[1]
     found = set()
     for path in root.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -17,17 +17,17 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 
-from pcnn.checkpoints.checkpoint_file import read_checkpoint, write_whole
-from pcnn.config.values import values_in
-from pcnn.errors import ConfigError
-from pcnn.files.whole_file import drop_parts
-from pcnn.lightning_internals import (
+from pcnn.callbacks.lightning_internals import (
     is_dry_run,
     is_end_of_epoch,
     is_last_batch,
     is_validation_due,
     log_step,
 )
+from pcnn.checkpoints.checkpoint_file import read_checkpoint, write_whole
+from pcnn.config.values import values_in
+from pcnn.errors import ConfigError
+from pcnn.files.whole_file import drop_parts
 from pcnn.ranges import Count
 
 #: What a checkpoint keeps of the callback.

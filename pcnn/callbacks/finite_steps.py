@@ -10,8 +10,8 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from pcnn.callbacks.lightning_internals import logged_step
 from pcnn.errors import NotFiniteError, RunWarning
-from pcnn.lightning_internals import logged_step
 from pcnn.messages import counted
 from pcnn.ranges import Count
 from pcnn.tasks.fused_optimizer import leaves_steps_out

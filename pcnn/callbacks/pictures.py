@@ -11,7 +11,7 @@ import numpy as np
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from pcnn.lightning_internals import is_dry_run, logged_step
+from pcnn.callbacks.lightning_internals import is_dry_run, logged_step
 from pcnn.loggers import send_media
 
 LIMIT = 50_000  # points of an Object3D: 4 MB of JSON for every 10,000, and viewers drop the rest

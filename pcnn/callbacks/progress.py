@@ -11,8 +11,8 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 
+from pcnn.callbacks.lightning_internals import is_last_batch
 from pcnn.console import duration
-from pcnn.lightning_internals import is_last_batch
 from pcnn.messages import say, visible
 from pcnn.ranges import Count
 

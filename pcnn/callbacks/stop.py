@@ -14,7 +14,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from pcnn.callbacks.checkpoint import Checkpoint, Stopped
-from pcnn.lightning_internals import agree_by_callback, is_last_batch
+from pcnn.callbacks.lightning_internals import agree_by_callback, is_last_batch
 from pcnn.ranges import Count
 
 #: Signals by which a scheduler says that it will take the machine away, and give another one.

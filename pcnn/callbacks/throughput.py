@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from pcnn.callbacks.lightning_internals import logged_step
 from pcnn.geometry import PointSet
-from pcnn.lightning_internals import logged_step
 
 
 def peak_memory(device: torch.device) -> float:

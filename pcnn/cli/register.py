@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +17,6 @@ from pcnn.messages import counted
 
 if TYPE_CHECKING:
     from pcnn.console import Console
-    from pcnn.experiment.multiway import Multiway
     from pcnn.registration.register import Registration
     from pcnn.registration.transforms import LocalCloud
 
@@ -45,9 +43,9 @@ def register(options: RegisterCommand) -> None:
     are moved to agree with the others, of which those that contradict the rest are dropped
     (Open3D). Writes poses.json, merged.ply and view.html in the frame of the first cloud.
     """
+    from pcnn.cli.register_graph import place_together
     from pcnn.console import Console
     from pcnn.datasets.readers.clouds import chosen_columns
-    from pcnn.experiment.multiway import register_many
     from pcnn.experiment.register import points_of, register_two
     from pcnn.registration.register import NoOverlapError
 
@@ -63,18 +61,14 @@ def register(options: RegisterCommand) -> None:
         read = [points_of(path, str(path), columns) for path in paths]
         with console.status("reading the clouds") as status:
             if options.graph:
-                placed = register_many(read, names, options, status.update)
-            else:
-                found = register_two(read[0], read[1], options, status.update, (names[0], names[1]))
+                return place_together(console, status, read, names, options)
+            found = register_two(read[0], read[1], options, status.update, (names[0], names[1]))
     except NoOverlapError as error:
         console.say(error, "" if options.graph else f"{names[0]} onto {names[1]}", "red")
         raise typer.Exit(1) from error
     except (OSError, ValueError, ImportError) as error:
         raise typer.BadParameter(f"{error}") from error
-    if options.graph:
-        write_graph(console, placed, names, options)
-    else:
-        write_pair(console, found, read, names, options)
+    write_pair(console, found, read, names, options)
 
 
 def or_none(value: float) -> float | None:
@@ -130,94 +124,3 @@ def write_pair(
     note = f"{agree}   overlap {100 * found.overlap:.0f} %   {found.descriptor}"
     page = View(shown, title=f"{names[0]} onto {names[1]}", note=note, first="clouds")
     console.say(f"{out / 'transform.json'}\n{page.write(out / 'view.html')}")
-
-
-def write_graph(
-    console: Console, placed: Multiway, names: Sequence[str], options: RegisterCommand
-) -> None:
-    """Print how pairs agree; write poses.json, merged.ply and view.html."""
-    import numpy as np
-    from rich.table import Table
-
-    from pcnn.experiment.run_folder import write_whole
-    from pcnn.files.simulated import is_simulated
-    from pcnn.visualize import write_coloured_ply
-    from pcnn.visualize.palette import distinct_colours
-    from pcnn.visualize.view import View, ViewedCloud
-
-    paths, out = options.clouds, options.out
-    edges = list(edges_of(placed, names))
-    title = f"{counted(len(paths), 'cloud')}, {placed.descriptor}"
-    columns = "pair", "confidence", "inliers", "role", "off [deg]", "off [m]"
-    table = Table(*columns, title=title, title_justify="left")
-    for edge in edges:
-        sure = "" if edge["confidence"] is None else f"{edge['confidence']:.2f}"
-        off = (f"{edge['off_deg']:.2f}", f"{edge['off_m']:.3f}")
-        pair = f"{edge['source']} onto {edge['target']}"
-        table.add_row(pair, sure, str(edge["inliers"]), edge["role"], *off)
-    console.print(table)
-    count = Counter(edge["role"] for edge in edges)
-    note = (
-        f"{counted(len(edges), 'pair')} registered, {len(placed.refused)} without a transform; "
-        f"{counted(count['loop'], 'loop')} kept, {count['dropped loop']} dropped"
-    )
-    console.say(note)
-    content = {
-        "frame": str(paths[0]),
-        "poses": {str(path): placed.pose(at).tolist() for at, path in enumerate(paths)},
-        "edges": edges,
-        "refused": [
-            {"source": names[source], "target": names[target], "reason": reason}
-            for (source, target), reason in placed.refused.items()
-        ],
-        "descriptor": placed.descriptor,
-        "chosen_because": placed.reason,
-        "cloud_span_m": placed.measures.most_span,
-        "cloud_width_m": placed.measures.width,
-        "point_spacing_m": placed.measures.spacing,
-    }
-    write_whole(out / "poses.json", json.dumps(content, indent=2) + "\n")
-    moved = [placed.placed(at) for at in range(len(names))]
-    sizes = [len(cloud) for cloud in moved]
-    numbers, colours = np.repeat(np.arange(len(sizes)), sizes), distinct_colours(len(sizes))
-    write_coloured_ply(
-        out / "merged.ply",
-        np.concatenate(moved),
-        colours[numbers],
-        numbers,
-        "label: number of the cloud",
-        placed.clouds[0].origin.tolist(),
-    )
-    shown = [
-        ViewedCloud(
-            name,
-            placed.clouds[at].given(placed.clouds[at].points).numpy(),
-            pose=placed.pose(at).numpy(),
-            color=(int(colours[at][0]), int(colours[at][1]), int(colours[at][2])),
-            simulated=is_simulated(paths[at]),
-        )
-        for at, name in enumerate(names)
-    ]
-    title = f"{len(paths)} clouds in the frame of {names[0]}"
-    View(shown, title=title, note=note, first="clouds").write(out / "view.html")
-    written = ("poses.json", "merged.ply", "view.html")
-    console.say("\n".join(str(out / name) for name in written))
-
-
-def edges_of(placed: Multiway, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The transforms between clouds, and what became of each."""
-    graph = placed.graph
-    for edge, in_tree, kept in zip(graph.edges, graph.tree, graph.kept, strict=True):
-        one = placed.found[edge.source, edge.target]
-        degrees, metres = graph.residual(edge)
-        yield {
-            "source": names[edge.source],
-            "target": names[edge.target],
-            "role": "tree" if in_tree else "loop" if kept else "dropped loop",
-            "confidence": or_none(one.confidence),
-            "inliers": one.inliers,
-            "overlap": one.overlap,
-            "off_deg": degrees,
-            "off_m": metres,
-            "transform": one.transform.tolist(),
-        }

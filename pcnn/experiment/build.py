@@ -16,7 +16,6 @@ from torch import nn
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import make, named_after
 from pcnn.errors import ConfigError
-from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.networks import network
 from pcnn.experiment.run_config import (
     allowed,
@@ -28,7 +27,7 @@ from pcnn.experiment.run_config import (
     views,
     without,
 )
-from pcnn.experiment.weights import check_finite
+from pcnn.experiment.weights import check_finite, weights_file
 from pcnn.messages import counted
 from pcnn.nn import PlannedModule
 from pcnn.tasks.network_task import NetworkTask

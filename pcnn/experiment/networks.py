@@ -14,8 +14,7 @@ from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import make, named_after
 from pcnn.datasets import Placement
 from pcnn.errors import ConfigError, first_line
-from pcnn.experiment.catalogue import weights_file
-from pcnn.experiment.weights import check_finite, fitting, opened
+from pcnn.experiment.weights import check_finite, fitting, opened, weights_file
 from pcnn.files.bounded import named, read_yaml
 from pcnn.nn.conv import convolutions
 from pcnn.ops.engine import Engine, resolve

@@ -17,11 +17,11 @@ from torch import Tensor
 from pcnn.datasets.readers.clouds import PartedCloud, Reading, chosen_columns, open_parts
 from pcnn.datasets.readers.columns import COLORS, Columns
 from pcnn.errors import FileError
-from pcnn.experiment.catalogue import ROOMS_UP_TO, scene_of, weights_file
 from pcnn.experiment.classify import Labelled, classify
 from pcnn.experiment.devices import device_of
 from pcnn.experiment.options import PredictOptions
 from pcnn.experiment.predictor import FULL, Predictor
+from pcnn.experiment.weights import suited, weights_file
 from pcnn.registration.cloud_measures import LOOKED_AT, span
 
 log = logging.getLogger(__name__)
@@ -79,9 +79,8 @@ class Segmenters:
         places = torch.from_numpy(cloud.sample(LOOKED_AT))
         if not len(places):
             raise FileError(cloud.path, "the cloud is empty: nothing tells whether it is a room")
-        indoors, spans = scene_of([span(places)])
-        name = "seg_rooms" if indoors else "seg_streets"
-        return self.load(name), [f"{name}: {spans} (up to {ROOMS_UP_TO:g} m: seg_rooms)"]
+        name, reason = suited("seg", [span(places)])
+        return self.load(name), [reason]
 
     def _reading(self, own: Reading) -> Reading:
         given = self.options

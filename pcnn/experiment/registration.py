@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from annotated_types import MinLen
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
@@ -16,8 +18,7 @@ from pcnn.console import Console, Progress
 from pcnn.datasets.registration import PairDataset
 from pcnn.errors import ConfigError
 from pcnn.experiment import report, run_folder
-from pcnn.experiment.descriptors import described, trained_descriptor
-from pcnn.experiment.registration_options import RegistrationOptions
+from pcnn.experiment.descriptors import trained_descriptor
 from pcnn.experiment.report import PAIRS
 from pcnn.experiment.run_config import (
     allowed,
@@ -31,12 +32,48 @@ from pcnn.experiment.weights import config_of
 from pcnn.loggers import send_media
 from pcnn.messages import counted
 from pcnn.metrics.registration import (
+    SAMPLES,
+    Protocol,
+    protocol,
     registration_table,
     summarize,
 )
 from pcnn.metrics.registration.table import shown, write_pair_table
+from pcnn.ranges import Count, Length, Natural, Seed, Share
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.evaluation import evaluate_pairs
+from pcnn.registration.settings import EstimateSettings, Matching, Sampling, Solver
+
+#: Options that are settings of RANSAC.
+RANSAC = ("distance", "points", "hypotheses", "confidence")
+
+
+@dataclass(frozen=True)
+class RegistrationOptions:
+    """How pairs are registered and judged; what is None is as the protocol has it."""
+
+    protocol: str = "predator"  # fcgf
+    samples: Annotated[Sequence[Natural], MinLen(1)] = SAMPLES  # numbers of samples
+    turn_clouds: Seed | None = None  # turn every cloud at random before it is described
+    solver: Solver = "ransac"  # ransac or cliques
+    matching: Matching | None = None  # one_way or mutual
+    sampling: Sampling | None = None  # random_points or random_matches
+    distance: Length | None = None  # of RANSAC's inliers [m]
+    points: Count | None = None  # matches in a hypothesis
+    hypotheses: Count | None = None  # tried at most
+    confidence: Share | None = None  # 1 tries them all
+    refine: bool = False  # fit the best hypotheses of ransac and cliques again to what agrees
+    surfaces: bool = False  # move every estimate until surfaces of both clouds lie on each other
+
+    def rules(self, benchmark: str) -> Protocol:
+        """The protocol, with what is set here in place of its own; its name then says so."""
+        rules = protocol(self.protocol, benchmark)
+        ransac, pairs = (
+            {name: one for name in names if (one := getattr(self, name)) is not None}
+            for names in (RANSAC, ("matching", "sampling"))
+        )
+        changed = replace(rules, ransac=replace(rules.ransac, **ransac), **pairs)
+        return rules if changed == rules else replace(changed, name=f"{rules.name}, changed")
 
 
 def evaluate_untrained(cfg: DictConfig, folder: Path) -> float | None:
@@ -71,8 +108,8 @@ def evaluate_trained(
     """Evaluate the network of a checkpoint on the pairs of the test split; see `report_pairs`."""
     with named_after("task"):
         found = RunCheckpoint.read(checkpoint, mmap=False)
-        name = described(cfg, checkpoint, str(config_of(found)["data"]["source"]))
-        descriptor = trained_descriptor(cfg, found.weights, name, device)
+        source = str(config_of(found)["data"]["source"])
+        descriptor = trained_descriptor(cfg, found, source, device)
         return report_pairs(cfg, folder, data, descriptor, device, loggers)
 
 
@@ -97,7 +134,15 @@ def report_pairs(
         descriptor = TurnedAtRandom(descriptor, options.turn_clouds)
     console = Console()
     rules = options.rules(data.benchmark)
-    settings = options.settings(rules, cfg.seed)
+    settings = EstimateSettings(
+        rules.ransac,
+        options.solver,
+        rules.matching,
+        rules.sampling,
+        options.refine,
+        cfg.seed,
+        surfaces=options.surfaces,
+    )
     samples = [number or None for number in options.samples]
     solver = f"{options.solver}, torch {torch.__version__}"
     title = f"{data.name}, {descriptor.name}, solver {solver}"

@@ -16,12 +16,12 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks import Checkpoint, StopOnSignal, StopSignals
+from pcnn.callbacks.lightning_internals import close_epoch
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import check_allowed
 from pcnn.console import Console
 from pcnn.errors import ConfigError
 from pcnn.experiment import build, networks, report, run_folder
-from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.process import (
     check_one_folder,
     how_to_go_on,
@@ -39,10 +39,10 @@ from pcnn.experiment.weights import (
     check_fit,
     fitting,
     read_config,
+    weights_file,
 )
 from pcnn.files.bounded import named
 from pcnn.files.tensors import is_tensors
-from pcnn.lightning_internals import close_epoch
 from pcnn.loggers import finish
 from pcnn.messages import counted
 

@@ -211,7 +211,7 @@ def task_parts(cfg: DictConfig) -> tuple[dict[str, Any], dict[str, Any] | None]:
     node = without(resolved(cfg.task), "task")
     if cfg.task.name != "registration":
         return node, None
-    from pcnn.experiment.registration_options import RegistrationOptions
+    from pcnn.experiment.registration import RegistrationOptions
 
     names = {field.name for field in fields(RegistrationOptions)}
     training = {key: value for key, value in node.items() if key not in names}
@@ -221,7 +221,7 @@ def task_parts(cfg: DictConfig) -> tuple[dict[str, Any], dict[str, Any] | None]:
 def evaluation_options(cfg: DictConfig) -> Any:
     """The settings of an evaluation of registration."""
     from pcnn.config.make import check
-    from pcnn.experiment.registration_options import RegistrationOptions
+    from pcnn.experiment.registration import RegistrationOptions
 
     _, options = task_parts(cfg)
     check(RegistrationOptions, options or {}, "task")

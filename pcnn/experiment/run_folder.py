@@ -17,7 +17,7 @@ from torch import Tensor
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import read_stored
 from pcnn.errors import ConfigError, FileError
-from pcnn.experiment.weights import lacking_keys
+from pcnn.experiment.weights import check_config
 from pcnn.files.bounded import named, read_json, read_yaml
 from pcnn.files.whole_file import drop_parts, whole_file
 
@@ -63,11 +63,9 @@ def load_config(folder: Path) -> dict[str, Any]:
         if (folder / LAST).is_file():
             return RunCheckpoint.read(folder / LAST).config
         raise ConfigError("resume", f"{folder} holds no run ({CONFIG} is missing)")
-    content = read_yaml(path)  # by YAML's own loader first, which makes plain values alone
-    lacking = lacking_keys(content) if isinstance(content, dict) else ["every key"]
-    if lacking:  # without the file that of the last checkpoint is taken
-        raise FileError(path, f"damaged, {', '.join(lacking)} missing; remove it to go on")
-    return read_stored(content, path)
+    config = read_stored(read_yaml(path), path)
+    check_config(config, path)  # without the file that of the last checkpoint is taken
+    return config
 
 
 def load_metrics(folder: Path) -> dict[str, Any]:

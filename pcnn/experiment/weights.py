@@ -1,9 +1,10 @@
-"""Checks of the weights that are evaluated: never random ones, never another network's."""
+"""Trained weights: their names, their files, and the checks of what these hold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,28 +12,32 @@ from annotated_types import Interval, Len, MinLen
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from pcnn.checkpoints import CheckpointError, RunCheckpoint
+from pcnn.checkpoints import RunCheckpoint
+from pcnn.checkpoints.exported_file import SUFFIX
 from pcnn.config import check_allowed, refusal, stored
 from pcnn.config.values import selected
-from pcnn.errors import ConfigError, FileError
-from pcnn.experiment.catalogue import weights_file
+from pcnn.errors import ConfigError, FileError, MissingFileError
+from pcnn.files.bounded import named, read_json
 from pcnn.ranges import Channels, Length, Positive, Seed
 
 if TYPE_CHECKING:
     import lightning as L
 
+#: Folder of the weights that come with the package, and the file in it that lists them.
+SHIPPED, CATALOGUE = Path(__file__).parents[1] / "weights", "catalogue.json"
+#: Clouds up to this span are taken for rooms, larger ones for streets [m].
+ROOMS_UP_TO = 20.0
 _Byte = Annotated[int, Interval(ge=0, le=255)]
-#: Keys without which no stored configuration can be read.
-NEEDED = (
-    *("model.name", "dataset.name", "geometry.name", "engine.name", "task.name"),
-    *("data.source", "data.in_channels"),
-)
-#: Types of stored values that are used as they are.
-_TYPES: Mapping[str, Any] = {
-    **dict.fromkeys(NEEDED[:5], str),
-    "seed": Seed,
+#: Types of stored values that are used as they are, and of those without which none can be read.
+_NEEDED: Mapping[str, Any] = {
+    **dict.fromkeys((f"{key}.name" for key in ("model", "dataset", "geometry", "task")), str),
+    "engine.name": str,
     "data.source": Literal["real", "simulated"],
     "data.in_channels": Channels,
+}
+_TYPES: Mapping[str, Any] = {
+    **_NEEDED,
+    "seed": Seed,
     "data.out_channels": Channels,
     "data.voxel_size": Length,
     "data.benchmark": str,
@@ -48,22 +53,70 @@ _TYPES: Mapping[str, Any] = {
 }
 
 
+@dataclass(frozen=True)
+class Weights:
+    """An entry of the catalogue."""
+
+    name: str  # what it is called
+    version: str  # of the file; another file has another one
+    task: str  # segmentation or registration
+    licence: str  # of the weights, as SPDX writes it
+    source: str  # real or simulated, what it was trained on
+    trained_on: str  # the data set, in words
+    classes: tuple[str, ...]  # names of the classes of a segmentation
+
+
+def catalogue() -> dict[str, Weights]:
+    """The weights that come with the package, by name."""
+    with named(SHIPPED / CATALOGUE, "catalogue of weights"):
+        entries: dict[str, dict[str, Any]] = read_json(SHIPPED / CATALOGUE)
+        return {
+            name: Weights(**{"name": name, **entry, "classes": tuple(entry["classes"])})
+            for name, entry in entries.items()
+        }
+
+
+def weights_file(model: str | Path) -> Path:
+    """The file that a name of shipped weights or a path stands for."""
+    shipped = SHIPPED / f"{model}{SUFFIX}"
+    if Path(model).name == str(model) and shipped.is_file():
+        return shipped
+    if Path(model).is_file():
+        return Path(model)
+    names = ", ".join(sorted(path.stem for path in SHIPPED.glob(f"*{SUFFIX}")))
+    raise MissingFileError(model, f"no such checkpoint, and no weights of that name ({names})")
+
+
+def suited(task: str, spans: Sequence[float]) -> tuple[str, str]:
+    """The weights for clouds, of rooms or streets by the one that spans most, and why these."""
+    least, most = min(spans, default=0.0), max(spans, default=0.0)
+    name = f"{task}_rooms" if most <= ROOMS_UP_TO else f"{task}_streets"
+    subject = "the cloud spans" if len(spans) == 1 else "the clouds span"
+    # a pair of two kinds has no network of its own: say so, the user may have mixed up files
+    both = f"{least:.3g} to " if least <= ROOMS_UP_TO < most else ""
+    return name, f"{name}: {subject} {both}{most:.3g} m (up to {ROOMS_UP_TO:g} m: {task}_rooms)"
+
+
+def check_config(config: Mapping[str, Any], path: Path) -> None:
+    """Refuse a stored configuration that lacks something, or holds what no run has written."""
+    for key, hint in _TYPES.items():
+        value = selected(config, key)
+        rule = "it is missing" if key in _NEEDED else None
+        if value is not None:
+            rule = refusal(value, hint)
+        if rule is not None:
+            raise FileError(path, f"damaged, {key}={str(value)[:80]}: {rule}")
+
+
 def config_of(found: RunCheckpoint) -> dict[str, Any]:
     """The configuration in a checkpoint."""
     config = stored(found.config, found.path)
-    lacking = lacking_keys(config)
-    if lacking:
-        raise CheckpointError(found.path, f"damaged, its configuration lacks {', '.join(lacking)}")
-    for key, hint in _TYPES.items():
-        value = selected(config, key)
-        rule = None if value is None else refusal(value, hint)
-        if rule is not None:
-            raise CheckpointError(found.path, f"damaged, {key}={str(value)[:80]}: {rule}")
+    check_config(config, found.path)
     registration = selected(config, "task.name") == "registration"
     edge = "data.voxel_size" if registration else "dataset.voxel_size"
     names, colors = selected(config, "data.class_names"), selected(config, "data.colors")
     if selected(config, edge) is None or (colors is not None and len(colors) != len(names or [])):
-        raise CheckpointError(found.path, f"damaged, {edge} or data.colors do not fit the rest")
+        raise FileError(found.path, f"damaged, {edge} or data.colors do not fit the rest")
     return config
 
 
@@ -82,11 +135,6 @@ def opened(
     if task not in (None, cfg.task.name):
         raise FileError(path, f"trained for {cfg.task.name}, not for {task}")
     return cfg, found
-
-
-def lacking_keys(config: Mapping[str, Any]) -> list[str]:
-    """Those keys of `NEEDED` that a configuration lacks or has no value of."""
-    return [key for key in NEEDED if selected(config, key) is None]
 
 
 def check_fit(cfg: DictConfig) -> None:

@@ -39,7 +39,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "available":
-        return import_module("pcnn.experiment.catalogue").catalogue
+        return import_module("pcnn.experiment.weights").catalogue
     if name == "load":
         return import_module("pcnn.experiment.networks").load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from pcnn.callbacks import Checkpoint, RngState, StopOnSignal, Stopped, stop_signals
+from pcnn.callbacks.lightning_internals import close_epoch
 from pcnn.callbacks.stop import TWICE
 from pcnn.datamodules.batch_stream import batches_done
 from pcnn.errors import ConfigError
-from pcnn.lightning_internals import close_epoch
 from tests.callbacks.tiny import (
     Data,
     Kill,

@@ -12,7 +12,7 @@ import torch
 import pcnn
 from pcnn.checkpoints.exported_file import write_exported
 from pcnn.datasets.readers.clouds import open_parts
-from pcnn.experiment import catalogue
+from pcnn.experiment import weights
 from pcnn.experiment.classify import classify
 from pcnn.experiment.predictor import Predictor
 from tests.cli.invoking import invoke
@@ -49,7 +49,7 @@ def test_results_lie_beside_a_cloud_or_in_it_and_are_those_of_memory(
 @pytest.fixture
 def nothing_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No weights come with the package."""
-    monkeypatch.setattr(catalogue, "SHIPPED", tmp_path)
+    monkeypatch.setattr(weights, "SHIPPED", tmp_path)
 
 
 @pytest.mark.usefixtures("nothing_ships")
@@ -115,10 +115,9 @@ def test_a_square_is_classified_with_what_lies_around_it(
         own, low = (squares == square).all(axis=1), np.array(square) * 13.0
         near = ((places[:, :2] >= low - 5) & (places[:, :2] <= low + 13 + 5)).all(axis=1)
         inputs = predictor.inputs(whole.select(near), parts.path, True, piece=True)
-        for held, one in zip(
-            (found.classes, found.confidence), predictor.scored(inputs, parts.path)
-        ):
-            np.testing.assert_array_equal(held[own], one[own[near]])
+        classes, confidence = predictor.scored(inputs, parts.path)
+        np.testing.assert_array_equal(found.classes[own], classes[own[near]])
+        np.testing.assert_array_equal(found.confidence[own], confidence[own[near]])
 
 
 def test_large_files_are_cut_by_themselves(

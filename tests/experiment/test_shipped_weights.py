@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from pcnn.checkpoints import RunCheckpoint
-from pcnn.experiment.catalogue import SHIPPED, catalogue, weights_file
 from pcnn.experiment.descriptors import VERIFIED, of_checkpoint
 from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.run import completed
 from pcnn.experiment.run_config import checked, data_module
 from pcnn.experiment.stored_options import keys_of, with_stored_options
+from pcnn.experiment.weights import SHIPPED, catalogue, weights_file
 from tests.experiment.sweep import CONF, composed
 
 #: Cards of the weights, by name.

@@ -40,12 +40,6 @@ def is_validation_due(trainer: Trainer) -> bool:
     return due
 
 
-def is_logged(trainer: Trainer) -> bool:
-    """True in a step whose figures go to the loggers behind it."""
-    every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # set out of sight
-    return is_dry_run(trainer) or (every > 0 and (trainer.global_step + 1) % every == 0)
-
-
 def logged_step(trainer: Trainer) -> int:
     """The step that Lightning's own figures are logged under, behind a step of the optimiser."""
     return trainer.global_step - int(trainer.state.fn == "fit")
