@@ -61,7 +61,7 @@ def register(options: RegisterCommand) -> None:
         read = [points_of(path, str(path), columns) for path in paths]
         with console.status("reading the clouds") as status:
             if options.graph:
-                return place_together(console, status, read, names, options)
+                return place_together(console, status, read, names, paths, options.out, options)
             found = register_two(read[0], read[1], options, status.update, (names[0], names[1]))
     except NoOverlapError as error:
         console.say(error, "" if options.graph else f"{names[0]} onto {names[1]}", "red")

@@ -7,17 +7,18 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.status import Status
 from rich.table import Table
 
-from pcnn.cli.register import RegisterCommand, or_none
 from pcnn.console import Console
 from pcnn.datasets.registration.gt_files import information_matrix
 from pcnn.experiment.descriptors import chosen, descriptor_of
 from pcnn.experiment.devices import device_of
+from pcnn.experiment.options import RegisterOptions
 from pcnn.experiment.register import reason_of, register_pair
 from pcnn.experiment.run_folder import write_whole
 from pcnn.files.simulated import is_simulated
@@ -39,7 +40,9 @@ def place_together(
     status: Status,
     clouds: Sequence[LocalCloud],
     names: Sequence[str],
-    options: RegisterCommand,
+    paths: Sequence[Path],
+    out: Path,
+    options: RegisterOptions,
 ) -> None:
     """Register every pair of clouds, and place all of them so that the pairs agree."""
     there = [cloud.to(device_of(options.device)) for cloud in clouds]
@@ -76,10 +79,8 @@ def place_together(
         to_given(pose, cloud, clouds[0]) for pose, cloud in zip(graph.poses, clouds, strict=True)
     ]
     content = {
-        "frame": str(options.clouds[0]),
-        "poses": {
-            str(path): pose.tolist() for path, pose in zip(options.clouds, poses, strict=True)
-        },
+        "frame": str(paths[0]),
+        "poses": {str(path): pose.tolist() for path, pose in zip(paths, poses, strict=True)},
         "edges": pairs,
         "refused": refused,
         "descriptor": descriptor.name,
@@ -88,7 +89,7 @@ def place_together(
         "cloud_width_m": measures.width,
         "point_spacing_m": measures.spacing,
     }
-    out, colours = options.out, distinct_colours(len(clouds))
+    colours = distinct_colours(len(clouds))
     write_whole(out / "poses.json", json.dumps(content, indent=2) + "\n")
     numbers = np.repeat(np.arange(len(clouds)), [len(cloud.points) for cloud in clouds])
     moved = [
@@ -109,7 +110,7 @@ def place_together(
             cloud.given(cloud.points).numpy(),
             pose=poses[at].numpy(),
             color=(int(colours[at][0]), int(colours[at][1]), int(colours[at][2])),
-            simulated=is_simulated(options.clouds[at]),
+            simulated=is_simulated(paths[at]),
         )
         for at, (name, cloud) in enumerate(zip(names, clouds, strict=True))
     ]
@@ -127,7 +128,7 @@ def fact_of(graph: PoseGraph, at: int, one: Registration, names: Sequence[str]) 
         "source": names[edge.source],
         "target": names[edge.target],
         "role": "tree" if graph.tree[at] else "loop" if graph.kept[at] else "dropped loop",
-        "confidence": or_none(one.confidence),
+        "confidence": one.confidence if math.isfinite(one.confidence) else None,
         "inliers": one.inliers,
         "overlap": one.overlap,
         "off_deg": degrees,

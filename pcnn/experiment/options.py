@@ -1,12 +1,16 @@
-"""Options of `pcnn.predict` and `pcnn.register`: their arguments, and those of the commands."""
+"""Options of `pcnn.predict`, `pcnn.register` and of an evaluation, and those of their commands."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+from annotated_types import MinLen
+
 from pcnn.config.values import check_fields
-from pcnn.ranges import Length, Matches, Positive, Seed, Share
+from pcnn.ranges import Count, Length, Matches, Natural, Positive, Seed, Share
+from pcnn.registration.settings import Matching, Sampling, Solver
 
 #: What the network sees around a square of a large cloud [m].
 MARGIN = 5.0
@@ -80,3 +84,21 @@ class RegisterOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+
+@dataclass(frozen=True)
+class RegistrationOptions:
+    """How pairs are registered and judged; what is None is as the protocol has it."""
+
+    protocol: str = "predator"  # fcgf
+    samples: Annotated[Sequence[Natural], MinLen(1)] = (5000, 2500, 1000, 500, 250)
+    turn_clouds: Seed | None = None  # turn every cloud at random before it is described
+    solver: Solver = "ransac"  # ransac or cliques
+    matching: Matching | None = None  # one_way or mutual
+    sampling: Sampling | None = None  # random_points or random_matches
+    distance: Length | None = None  # of RANSAC's inliers [m]
+    points: Count | None = None  # matches in a hypothesis
+    hypotheses: Count | None = None  # tried at most
+    confidence: Share | None = None  # 1 tries them all
+    refine: bool = False  # fit the best hypotheses of ransac and cliques again to what agrees
+    surfaces: bool = False  # move every estimate until surfaces of both clouds lie on each other

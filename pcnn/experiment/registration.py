@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from annotated_types import MinLen
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
@@ -19,6 +18,7 @@ from pcnn.datasets.registration import PairDataset
 from pcnn.errors import ConfigError
 from pcnn.experiment import report, run_folder
 from pcnn.experiment.descriptors import trained_descriptor
+from pcnn.experiment.options import RegistrationOptions
 from pcnn.experiment.report import PAIRS
 from pcnn.experiment.run_config import (
     allowed,
@@ -32,48 +32,18 @@ from pcnn.experiment.weights import config_of
 from pcnn.loggers import send_media
 from pcnn.messages import counted
 from pcnn.metrics.registration import (
-    SAMPLES,
     Protocol,
     protocol,
     registration_table,
     summarize,
 )
 from pcnn.metrics.registration.table import shown, write_pair_table
-from pcnn.ranges import Count, Length, Natural, Seed, Share
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.evaluation import evaluate_pairs
-from pcnn.registration.settings import EstimateSettings, Matching, Sampling, Solver
+from pcnn.registration.settings import EstimateSettings
 
 #: Options that are settings of RANSAC.
 RANSAC = ("distance", "points", "hypotheses", "confidence")
-
-
-@dataclass(frozen=True)
-class RegistrationOptions:
-    """How pairs are registered and judged; what is None is as the protocol has it."""
-
-    protocol: str = "predator"  # fcgf
-    samples: Annotated[Sequence[Natural], MinLen(1)] = SAMPLES  # numbers of samples
-    turn_clouds: Seed | None = None  # turn every cloud at random before it is described
-    solver: Solver = "ransac"  # ransac or cliques
-    matching: Matching | None = None  # one_way or mutual
-    sampling: Sampling | None = None  # random_points or random_matches
-    distance: Length | None = None  # of RANSAC's inliers [m]
-    points: Count | None = None  # matches in a hypothesis
-    hypotheses: Count | None = None  # tried at most
-    confidence: Share | None = None  # 1 tries them all
-    refine: bool = False  # fit the best hypotheses of ransac and cliques again to what agrees
-    surfaces: bool = False  # move every estimate until surfaces of both clouds lie on each other
-
-    def rules(self, benchmark: str) -> Protocol:
-        """The protocol, with what is set here in place of its own; its name then says so."""
-        rules = protocol(self.protocol, benchmark)
-        ransac, pairs = (
-            {name: one for name in names if (one := getattr(self, name)) is not None}
-            for names in (RANSAC, ("matching", "sampling"))
-        )
-        changed = replace(rules, ransac=replace(rules.ransac, **ransac), **pairs)
-        return rules if changed == rules else replace(changed, name=f"{rules.name}, changed")
 
 
 def evaluate_untrained(cfg: DictConfig, folder: Path) -> float | None:
@@ -113,6 +83,17 @@ def evaluate_trained(
         return report_pairs(cfg, folder, data, descriptor, device, loggers)
 
 
+def rules_of(options: RegistrationOptions, benchmark: str) -> Protocol:
+    """The protocol, with what is set in place of its own; its name then says so."""
+    rules = protocol(options.protocol, benchmark)
+    ransac, pairs = (
+        {name: one for name in names if (one := getattr(options, name)) is not None}
+        for names in (RANSAC, ("matching", "sampling"))
+    )
+    changed = replace(rules, ransac=replace(rules.ransac, **ransac), **pairs)
+    return rules if changed == rules else replace(changed, name=f"{rules.name}, changed")
+
+
 #: Figures of a summary that metrics.json holds.
 FLAT = (
     *("rr", "rr_scenes", "rr_pairs", "fmr", "ir", "rre", "rte"),
@@ -133,7 +114,7 @@ def report_pairs(
     if options.turn_clouds is not None:
         descriptor = TurnedAtRandom(descriptor, options.turn_clouds)
     console = Console()
-    rules = options.rules(data.benchmark)
+    rules = rules_of(options, data.benchmark)
     settings = EstimateSettings(
         rules.ransac,
         options.solver,

@@ -11,8 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pcnn.config import looked_up, make, named_after, parameters_of, refusal
+from pcnn.config.make import check
 from pcnn.errors import ConfigError, first_line
 from pcnn.experiment.networks import engine_of, fill_layers, placement
+from pcnn.experiment.options import RegistrationOptions
 from pcnn.ranges import Channels, Factor, Seed
 
 if TYPE_CHECKING:
@@ -211,8 +213,6 @@ def task_parts(cfg: DictConfig) -> tuple[dict[str, Any], dict[str, Any] | None]:
     node = without(resolved(cfg.task), "task")
     if cfg.task.name != "registration":
         return node, None
-    from pcnn.experiment.registration import RegistrationOptions
-
     names = {field.name for field in fields(RegistrationOptions)}
     training = {key: value for key, value in node.items() if key not in names}
     return training, {key: value for key, value in node.items() if key in names}
@@ -220,9 +220,6 @@ def task_parts(cfg: DictConfig) -> tuple[dict[str, Any], dict[str, Any] | None]:
 
 def evaluation_options(cfg: DictConfig) -> Any:
     """The settings of an evaluation of registration."""
-    from pcnn.config.make import check
-    from pcnn.experiment.registration import RegistrationOptions
-
     _, options = task_parts(cfg)
     check(RegistrationOptions, options or {}, "task")
     with named_after("task", options):
