@@ -17,7 +17,7 @@ from pcnn.console import Console, Progress
 from pcnn.datasets.registration import PairDataset
 from pcnn.errors import ConfigError
 from pcnn.experiment import report, run_folder
-from pcnn.experiment.descriptors import trained_descriptor
+from pcnn.experiment.descriptors import Choice, trained_descriptor
 from pcnn.experiment.options import RegistrationOptions
 from pcnn.experiment.report import PAIRS
 from pcnn.experiment.run_config import (
@@ -41,6 +41,7 @@ from pcnn.metrics.registration.table import shown, write_pair_table
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.evaluation import evaluate_pairs
 from pcnn.registration.settings import EstimateSettings
+from pcnn.registration.verifier import Verifier, shipped_verifier
 
 #: Options that are settings of RANSAC.
 RANSAC = ("distance", "points", "hypotheses", "confidence")
@@ -80,7 +81,8 @@ def evaluate_trained(
         found = RunCheckpoint.read(checkpoint, mmap=False)
         source = str(config_of(found)["data"]["source"])
         descriptor = trained_descriptor(cfg, found, source, device)
-        return report_pairs(cfg, folder, data, descriptor, device, loggers)
+        verifier = shipped_verifier(Choice(Path(checkpoint), None, "").verified_as)
+        return report_pairs(cfg, folder, data, descriptor, device, loggers, verifier)
 
 
 def rules_of(options: RegistrationOptions, benchmark: str) -> Protocol:
@@ -108,6 +110,7 @@ def report_pairs(
     descriptor: Descriptor,
     device: torch.device | str,
     loggers: Sequence[Logger] = (),
+    verifier: Verifier | None = None,
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """Register all pairs, print the tables, write pairs.csv; figures by name, and facts of them."""
     options: RegistrationOptions = evaluation_options(cfg)
@@ -122,6 +125,7 @@ def report_pairs(
         rules.sampling,
         options.refine,
         cfg.seed,
+        verifier=verifier,
         surfaces=options.surfaces,
     )
     samples = [number or None for number in options.samples]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from pcnn.checkpoints import RunCheckpoint
+from pcnn.experiment import registration
 from pcnn.experiment.descriptors import VERIFIED, of_checkpoint
 from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
@@ -17,6 +19,7 @@ from pcnn.experiment.run import completed
 from pcnn.experiment.run_config import checked, data_module
 from pcnn.experiment.stored_options import keys_of, with_stored_options
 from pcnn.experiment.weights import SHIPPED, catalogue, weights_file
+from pcnn.registration.verifier import shipped_verifier
 from tests.experiment.sweep import CONF, composed
 
 #: Cards of the weights, by name.
@@ -67,3 +70,13 @@ def test_their_configurations_are_evaluated_today(name: str) -> None:
     cfg = composed(*words, name="eval")
     cfg.ckpt_path = str(weights_file(name))
     data_module(checked(completed(cfg, keys_of(words))))
+
+
+@pytest.mark.parametrize("name", VERIFIED)
+def test_an_evaluation_chooses_by_the_verifier_of_the_network(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(registration, "trained_descriptor", lambda *_: None)
+    monkeypatch.setattr(registration, "report_pairs", lambda *given: given[-1])
+    given: Any = (None, tmp_path, None, weights_file(name), torch.device("cpu"))
+    assert registration.evaluate_trained(*given) == shipped_verifier(name)
