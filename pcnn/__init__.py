@@ -13,20 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pcnn.late import late
 
 if TYPE_CHECKING:
-    from pcnn import callbacks as callbacks
-    from pcnn import compat as compat
-    from pcnn import datamodules as datamodules
-    from pcnn import datasets as datasets
-    from pcnn import geometry as geometry
-    from pcnn import interop as interop
-    from pcnn import losses as losses
-    from pcnn import metrics as metrics
     from pcnn import models, nn, runtime
-    from pcnn import ops as ops
-    from pcnn import registration as registration
-    from pcnn import simulate as simulate
-    from pcnn import tasks as tasks
-    from pcnn import visualize as visualize
     from pcnn.experiment.predict import predict
     from pcnn.experiment.register import register
     from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid

@@ -42,9 +42,7 @@ def write_exported(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_exported(path: Path) -> dict[str, Any]:
-    """Content of an exported network, as of a checkpoint;
-    weights in 8 bits come back in float32.
-    """
+    """Content of an exported network, as of a checkpoint; weights in 8 bits are in float32."""
     weights, words = read_tensors(path)
     text = words.get(_WORD)
     if text is None or len(text) > YAML:
@@ -70,20 +68,13 @@ def packed(name: str, weight: Tensor) -> dict[str, Tensor]:
 
 def restored(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     """Tensors of a file, those in 8 bits as s q in float32, the others as they are."""
-    scales = {name: value for name, value in tensors.items() if name.endswith(SCALE)}
     found = {}
     for name, value in tensors.items():
-        if name.endswith(SCALE):
-            continue
-        scale = scales.pop(f"{name}{SCALE}", None)
+        scale = tensors.get(f"{name}{SCALE}")
         packs = value.dtype == torch.int8 and value.ndim > 1
-        if packs and scale is not None:
-            fits = list(scale.shape) == [*value.shape[:-2], 1, value.shape[-1]]
-            packs = fits and scale.dtype == torch.float32 and bool((scale > 0).all())
-            value = value * scale if packs else value
-        if packs != (scale is not None) or (packs and not bool(torch.isfinite(value).all())):
+        fits = scale is None or list(scale.shape) == [*value.shape[:-2], 1, value.shape[-1]]
+        if not fits or packs != (scale is not None):
             raise FileError(path, f"damaged, {name}: weights in 8 bits and scales do not fit")
-        found[name] = value
-    if scales:
-        raise FileError(path, f"damaged, {next(iter(scales))}: scales belong to no weight")
+        if not name.endswith(SCALE):
+            found[name] = value if scale is None else value * scale
     return found
