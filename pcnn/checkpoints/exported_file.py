@@ -72,8 +72,11 @@ def restored(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     for name, value in tensors.items():
         scale = tensors.get(f"{name}{SCALE}")
         packs = value.dtype == torch.int8 and value.ndim > 1
-        fits = scale is None or list(scale.shape) == [*value.shape[:-2], 1, value.shape[-1]]
-        if not fits or packs != (scale is not None):
+        fits = packs == (scale is not None)
+        if packs and scale is not None:
+            shape = [*value.shape[:-2], 1, value.shape[-1]]
+            fits = list(scale.shape) == shape and scale.dtype == torch.float32
+        if not fits:
             raise FileError(path, f"damaged, {name}: weights in 8 bits and scales do not fit")
         if not name.endswith(SCALE):
             found[name] = value if scale is None else value * scale
