@@ -56,9 +56,6 @@ def parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="write the tables of the pages from result files")
     report.add_argument("--results", type=Path, default=RESULTS)
     report.add_argument("--docs", type=Path, default=Path("docs"))
-    charts = commands.add_parser("charts", help="draw the charts of result files")
-    charts.add_argument("files", nargs="+", type=Path)
-    charts.add_argument("--out", type=Path, help="folder; default: beside the files")
     workloads = commands.add_parser("workloads", help="write the scenes of all tables")
     workloads.add_argument("make", choices=["make"])
     workloads.add_argument("folder", type=Path)
@@ -183,13 +180,6 @@ def main() -> int:
     if args.command == "report":
         for path in write_pages(args.results, args.docs):
             print(f"wrote {path}")
-        return 0
-    if args.command == "charts":
-        from benchmarks.charts import draw
-
-        for file in args.files:
-            for path in draw(file, args.out):
-                print(f"wrote {path}")
         return 0
     return in_turns(args) if args.base else measure(args)
 

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
-from benchmarks.charts import table
 from benchmarks.rows import Row, is_measured, read
 from pcnn.errors import FileError
 
@@ -245,6 +245,18 @@ def result_files(results: Path) -> dict[Path, list[Row]]:
         with suppress(FileError):
             files[path] = read(path)
     return files
+
+
+def table(rows: Sequence[Row]) -> Any:
+    """Rows as a table, with ``on_device_ms`` and ``time_ms``."""
+    flat = [{**row.get("machine", {}), **row, **row["result"]} for row in rows]
+    data = pd.DataFrame(flat).drop(columns=["machine", "result"], errors="ignore")
+    for name in ("device_ms", "busy_ms", "wall_ms"):
+        if name not in data:
+            data[name] = None
+    data["on_device_ms"] = data["device_ms"].fillna(data["busy_ms"])
+    data["time_ms"] = data["on_device_ms"].fillna(data["wall_ms"])
+    return data.infer_objects()
 
 
 def _line(claim: Mapping[str, Any], rows: Sequence[Row]) -> str:

@@ -8,7 +8,6 @@ import yaml
 
 from benchmarks import latency, layers, maps, nets, networks, run
 from benchmarks.__main__ import figures
-from benchmarks.charts import specs
 from benchmarks.measured import Trace
 from benchmarks.report import PAPERS
 from benchmarks.rows import identity
@@ -50,7 +49,6 @@ def test_a_figure_runs(name: str) -> None:
 def test_the_papers_figures_are_kept() -> None:
     assert len(OF_PAPERS) >= 35
     assert set(OF_PAPERS) <= set(figures())
-    assert set(specs()) - {"default"} <= set(figures())
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: str(claim["claim"])[:30])
