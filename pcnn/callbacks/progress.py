@@ -12,7 +12,6 @@ from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 
 from pcnn.callbacks.lightning_internals import is_last_batch
-from pcnn.console import duration
 from pcnn.messages import say, visible
 from pcnn.ranges import Count
 
@@ -123,3 +122,10 @@ class TrainingProgress(TQDMProgressBar):
 def _line(figures: dict[str, str]) -> str:
     """Figures as ``loss 0.412  mIoU 0.35``."""
     return "  ".join(f"{word} {value}" for word, value in figures.items())
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds, as ``1:02:03`` and ``2:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

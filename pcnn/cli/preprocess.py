@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -62,18 +60,17 @@ def preprocess(options: PreprocessOptions) -> None:
             pack(data, options.shards, options.progress)
 
 
-def pack(data: CloudDataModule, folder: Path, progress: bool) -> None:
+def pack(data: CloudDataModule, folder: Path, shown: bool) -> None:
     """Write the clouds of training and validation as shards."""
-    from pcnn.console import Console, Progress
+    from pcnn.console import Console, progress
     from pcnn.datasets.cache import write_shards
 
     console, facts = Console(), {"kind": data.source_kind, "classes": data.class_names}
     for split in ("train", "val"):
         dataset = data.dataset(split)
         if dataset is not None:
-            with Progress(console, split, len(dataset)) if progress else nullcontext() as bar:
-                told: Callable[[], object] = nullcontext if bar is None else bar.advance
-                number = write_shards(dataset, folder / split, facts, told)
+            with progress(console, split, len(dataset), shown) as advance:
+                number = write_shards(dataset, folder / split, facts, advance)
             console.say(f"{folder / split}: {counted(number, 'cloud')}")
 
 
@@ -93,17 +90,16 @@ def clouds_of(options: PreprocessOptions) -> CloudDataModule:
 
 def do_all(work: Preparation, options: PreprocessOptions) -> None:
     """Do all work, then say what was done and name what could not be."""
-    from pcnn.console import Console, Progress
+    from pcnn.console import Console, progress
 
     console = Console()
     outcomes: list[Outcome] = []
     stopped, total = "", len(work)
-    with Progress(console, "clouds", total) if options.progress else nullcontext() as bar:
+    with progress(console, "clouds", total, options.progress) as advance:
         try:
             for outcome in work.done(options.workers):
                 outcomes.append(outcome)
-                if bar is not None:
-                    bar.advance()
+                advance()
         except (OSError, RuntimeError) as error:
             stopped = str(error).splitlines()[-1]
     counts = Counter(str(outcome.state) for outcome in outcomes)

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import make, named_after
-from pcnn.console import Console, Progress
+from pcnn.console import Console, progress
 from pcnn.datasets.registration import PairDataset
 from pcnn.errors import ConfigError
 from pcnn.experiment import report, run_folder
@@ -136,8 +136,8 @@ def report_pairs(
     for note in data.notes:
         console.say(note)
     report.say_simulated(console, cfg)
-    with Progress(console, "registering", len(data.pairs)) as bar:
-        done = evaluate_pairs(data, descriptor, rules, settings, samples, device, bar.advance)
+    with progress(console, "registering", len(data.pairs)) as advance:
+        done = evaluate_pairs(data, descriptor, rules, settings, samples, device, advance)
     summaries = {number: summarize(pairs, rules) for number, pairs in done.items()}
     console.print(registration_table(summaries, title))
     figures: dict[str, float] = {

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 from hydra.errors import HydraException
 
-from pcnn.console import until_output_closes
 from pcnn.errors import UserError
 from pcnn.messages import escaped_output, say
 from pcnn.programs import CONF
@@ -24,7 +23,7 @@ def short_errors() -> Iterator[None]:
     # Hydra prints composition errors itself, in a dozen lines, unless told to raise them
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     try:
-        with until_output_closes(), escaped_output():
+        with escaped_output():
             yield
     except (UserError, FileNotFoundError) as error:
         stop(str(error))

@@ -26,7 +26,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from pcnn.config.make import check
-from pcnn.console import Console, Progress
+from pcnn.console import Console, progress
 from pcnn.cores import available_cores
 from pcnn.files.simulated import MARKER, read_marker, write_marker
 from pcnn.files.whole_file import locked, whole_file
@@ -204,11 +204,11 @@ def _write(
         left.sort(key=lambda task: -task.units)
     units = sum(task.units for task in left)
     console.say(f"simulating {counted(units, plan.unit)}")
-    with Progress(console, "simulating", units) as bar:
+    with progress(console, "simulating", units) as advance:
         do = functools.partial(plan.do, partial)
         for number, result in in_processes(do, [task.work for task in left], workers):
             _write_json(results[left[number].name], result)
-            bar.advance(left[number].units)
+            advance(left[number].units)
     done = {name: _read_json(path) for name, path in results.items()}
     record = plan.finish(partial, done, workers)
     shutil.rmtree(partial / _DONE)
