@@ -95,8 +95,6 @@ class CloudBatch(Batch):
     n_points: int  # of all clouds, also where points are not in the batch
     names: tuple[str, ...]
     paths: tuple[str, ...]
-    point_index: Tensor | None = None  # [P] int64, position of each point in its file
-    n_points_total: tuple[int, ...]  # points in the files
     raw: Tensor | None = None  # [P, F] features of the points themselves, in evaluation
     placing: tuple[Placement, VoxelSize] | None = None  # by which points are placed again
 
@@ -126,19 +124,6 @@ class CloudBatch(Batch):
         if self.tensor.geometry.inverse is None:
             raise ValueError(f"{self.names}: {_TRAINS}")
         return self.tensor.geometry.inverse
-
-    def scan(self, b: int) -> slice:
-        first, last = self.point_offsets[b : b + 2].tolist()
-        return slice(first, last)
-
-    def full_scan(self, b: int, values: Tensor, fill: int) -> Tensor:
-        """Spread values of this batch's points over all points of scan b's file."""
-        if self.point_index is None:
-            raise ValueError(f"{self.names[b]}: {_TRAINS}")
-        part = self.scan(b)
-        full = values.new_full((self.n_points_total[b],), fill)
-        full[self.point_index[part]] = values[part]
-        return full
 
 
 @dataclass(frozen=True)
@@ -171,7 +156,6 @@ class CollateClouds:
             "labels": torch.cat([part.labels for part in parts]),
             "names": tuple(sample.cloud.name for sample in samples),
             "paths": tuple(sample.cloud.path for sample in samples),
-            "n_points_total": tuple(sample.cloud.n_points_total for sample in samples),
             "n_points": sum(counts),
         }
         if self.rows_alone:
@@ -179,9 +163,6 @@ class CollateClouds:
             return CloudBatch(**fields, points=torch.empty(0, 3), point_offsets=none)
         if any(cloud.labels is not None for cloud in clouds):
             fields["point_labels"] = torch.cat([cloud.labels_or_ignore for cloud in clouds])
-        places = [cloud.point_index for cloud in clouds if cloud.point_index is not None]
-        if len(places) == len(clouds):
-            fields["point_index"] = torch.cat(places)
         if self.voxel_size is not None:
             fields["raw"] = torch.cat([cloud.features for cloud in clouds])
             fields["placing"] = self.placement, self.voxel_size

@@ -127,10 +127,6 @@ class CloudSets(ABC):
     def find(self, split: Split) -> LabelledClouds | None:
         """Find the clouds of a split; None where it has none."""
 
-    def prediction_path(self, name: str) -> Path:
-        """Return where the set's layout wants the predicted labels of a cloud, relative."""
-        return Path(f"{name}.label")
-
 
 def warn_left_out(root: Path, names: Sequence[str], total: int, why: str) -> None:
     """Say in the log which clouds of a root are left out; of many, the first twenty."""

@@ -21,8 +21,7 @@ from pcnn.ranges import Natural
 
 TRAIN_SEQUENCES = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10)
 VAL_SEQUENCES = (8,)
-TEST_SEQUENCES = tuple(range(11, 22))
-"""The official split; the labels of the test sequences are not public."""
+"""The official split; the labels of the test sequences, 11 to 21, are not public."""
 
 DOWNLOAD = (
     "Download 'velodyne laser data' (80 GB) from www.cvlibs.net/datasets/kitti/eval_odometry.php "
@@ -42,21 +41,16 @@ _FARTHEST, _BRIGHTEST = 1e7, 65535.0  # that a number of these columns can be
 class _Scan:
     name: str
     points: Path
-    labels: Path | None
+    labels: Path
 
 
 class SemanticKITTI:
     channels = ("intensity",)  # what other formats call the remission
     label_map = SEMANTIC_KITTI
 
-    def __init__(
-        self,
-        root: str | Path,
-        sequences: Sequence[int],
-        labelled_only: bool = True,
-    ) -> None:
+    def __init__(self, root: str | Path, sequences: Sequence[int]) -> None:
         self.root = Path(root)
-        self._scans = _find(self.root, sequences, labelled_only)
+        self._scans = _find(self.root, sequences)
 
     def __len__(self) -> int:
         return len(self._scans)
@@ -66,7 +60,7 @@ class SemanticKITTI:
 
     def sources(self, index: int) -> Sequence[Path]:
         scan = self._scans[index]
-        return [scan.points] if scan.labels is None else [scan.points, scan.labels]
+        return [scan.points, scan.labels]
 
     def recipe(self) -> Mapping[str, object]:
         return {"set": "semantic_kitti", "root": str(self.root.resolve())}
@@ -75,18 +69,15 @@ class SemanticKITTI:
         """Return the points of a scan: x, y, z [m], remission, train ids; no missing returns."""
         scan = self._scans[index]
         points, remission, rows, total = read_scan(scan.points)
-        train = None
-        if scan.labels is not None:
-            with named(scan.labels, ".label file"):
-                words = np.fromfile(scan.labels, "<u4")
-            if len(words) != total or scan.labels.stat().st_size != 4 * total:
-                raise FileError(scan.labels, f"it is not of {total} points, 4 bytes each")
-            raw = words[rows] & 0xFFFF
-            train = torch.from_numpy(self.label_map.encode(raw, str(scan.labels)))
+        with named(scan.labels, ".label file"):
+            words = np.fromfile(scan.labels, "<u4")
+        if len(words) != total or scan.labels.stat().st_size != 4 * total:
+            raise FileError(scan.labels, f"it is not of {total} points, 4 bytes each")
+        train = self.label_map.encode(words[rows] & 0xFFFF, str(scan.labels))
         return Cloud(
             torch.from_numpy(points),
             torch.from_numpy(remission),
-            train,
+            torch.from_numpy(train),
             scan.name,
             str(scan.points),
             torch.from_numpy(rows),
@@ -155,16 +146,10 @@ class SemanticKITTISets(CloudSets):
             sequences = tuple(s for s in sequences if (folder / f"{s:02d}").is_dir()) or sequences
         if not sequences:
             return None
-        # there is no truth to wait for where it is not public: predictions are all that is made
-        hidden = split == "test" and set(sequences) <= set(TEST_SEQUENCES)
-        return SemanticKITTI(self.found.root, sequences, not hidden)
-
-    def prediction_path(self, name: str) -> Path:
-        sequence, scan = name.split("/")
-        return Path("sequences", sequence, "predictions", f"{scan}.label")
+        return SemanticKITTI(self.found.root, sequences)
 
 
-def _find(root: Path, sequences: Sequence[int], labelled_only: bool) -> list[_Scan]:
+def _find(root: Path, sequences: Sequence[int]) -> list[_Scan]:
     found: list[_Scan] = []
     unlabelled: list[str] = []
     for sequence in sequences:
@@ -179,13 +164,13 @@ def _find(root: Path, sequences: Sequence[int], labelled_only: bool) -> list[_Sc
                 f"{folder / 'velodyne' / stem}.bin is missing, {labels[stem]} exists. {DOWNLOAD}"
             )
         for stem, path in points.items():
-            scan = _Scan(f"{sequence:02d}/{stem}", path, labels.get(stem))
-            if labelled_only and scan.labels is None:
-                unlabelled.append(scan.name)
+            name = f"{sequence:02d}/{stem}"
+            if stem in labels:
+                found.append(_Scan(name, path, labels[stem]))
             else:
-                found.append(scan)
+                unlabelled.append(name)
     if not found:
-        kind = "labelled scan (velodyne/*.bin with labels/*.label)" if labelled_only else "scan"
+        kind = "labelled scan (velodyne/*.bin with labels/*.label)"
         numbers = ", ".join(f"{sequence:02d}" for sequence in sequences)
         raise FileNotFoundError(f"no {kind} in {root}/sequences/{{{numbers}}}. {DOWNLOAD}")
     if unlabelled:

@@ -125,7 +125,6 @@ class SegmentationTask(NetworkTask):
             "pred": pred[first],
             "target": None if batch.point_labels is None else batch.point_labels[first],
             "name": batch.names[0],
-            "predictions": pred,
         }
 
     def figures(self, counts: Tensor) -> dict[str, Tensor]:

@@ -67,10 +67,6 @@ def test_a_reduced_cloud_has_one_point_in_every_cell():
     assert torch.equal(reduced.labels, sample.labels)
     assert reduced.n_points < given.n_points
     assert OnVoxels().sample(reduced, 2.0).geometry.keys.tolist() == sample.geometry.keys.tolist()
-    in_batch = batch(reduced)
-    assert in_batch.point_index is None
-    with pytest.raises(ValueError, match="means of cells"):
-        in_batch.full_scan(0, in_batch.labels, 0)
 
 
 def test_native_rows_are_points_with_their_own_features_and_labels():

@@ -23,9 +23,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def scans(root: Path, sequences: Sequence[int] = (0,), **options: Any) -> CloudDataset:
-    labelled = options.pop("labelled_only", True)
-    clouds = SemanticKITTI(root, sequences, labelled_only=labelled)
-    return CloudDataset(clouds, **{"voxel_size": 0.5, **options})
+    return CloudDataset(SemanticKITTI(root, sequences), **{"voxel_size": 0.5, **options})
 
 
 def test_reads_points_remission_and_train_ids(root: Path):
@@ -50,10 +48,6 @@ def test_scans_without_label_are_named_and_left_out(root: Path, caplog: pytest.L
     assert [data.name(i) for i in range(len(data))] == ["00/000000", "00/000001", "00/000002"]
     (line,) = caplog.messages
     assert "00/000007, 00/000009" in line
-    everything = scans(root, labelled_only=False)
-    assert len(everything) == 5
-    assert everything[0, 3].cloud.labels is None
-    assert set(everything[0, 3].labels.tolist()) == {IGNORE}
 
 
 def test_missing_returns_take_their_labels_with_them(root: Path):
@@ -84,10 +78,6 @@ def test_real_scans(data_root: Path, caplog: pytest.LogCaptureFixture):
     assert cloud.n_points == 124668
     assert int((cloud.labels == 8).sum()) == found[40] + found.get(60, 0)
     assert int((cloud.labels == 14).sum()) == 27123
-    everything = CloudDataset(
-        SemanticKITTI(data_root / "kitti", [0], labelled_only=False), voxel_size=0.05
-    )
-    assert [everything.read(i).n_points for i in range(3)] == [124668, 124605, 123924]
     # mean number of occupied cells in the 3^3 box, a property of real scans
     sample = data[0, 0]
     assert 20_000 < sample.geometry.rows < 124_668
