@@ -85,7 +85,7 @@ def report(options: ReportOptions) -> None:
 
     Curves are those of logger=csv. The page is one file, which needs no network.
     """
-    from pcnn.experiment.run_report import write_report
+    from pcnn.cli.run_report import write_report
 
     with refusing():
         curves = write_report(options.out, options.run)

@@ -1,4 +1,4 @@
-"""A run as one page: its figures, curves, confusion and configuration."""
+"""The work of `pcnn report`: a run as one page, its figures, curves, confusion, configuration."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write_report(path: Path, folder: Path) -> bool:
         names, passes = run_folder.read_counts(folder)
         images |= {f"confusion, {one}": confusion(passes[one], names) for one in [*passes][-1:]}
     pages = Environment(
-        loader=PackageLoader("pcnn.experiment", "."), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("pcnn.cli", "."), autoescape=True, undefined=StrictUndefined
     )
     pages.filters["visible"] = visible
     text = pages.get_template("run_report.html").render(
