@@ -65,7 +65,7 @@ def test_killed_between_two_checkpoints(folder: Path) -> None:
     assert after == sorted(after)
     assert before[-1] < 7
     assert after[0] == 4
-    assert after[-1] == 11  # the last state is the best: it is evaluated once
+    assert after[-1] == 12  # of the evaluation of the best state
 
 
 def test_ctrl_c_ends_behind_the_step_and_prints_how_to_go_on(folder: Path) -> None:

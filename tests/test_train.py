@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
 
 from tests.experiment.command import QUICK, TINY, TWO_PROCESSES, run
-from tests.experiment.tiny_kitti import BUILDING, POLE, ROAD, write_tiny_kitti
+from tests.experiment.tiny_kitti import write_tiny_kitti
 
 CKPT = "ckpt_path=logs/segmentation/one/checkpoints/best.ckpt"
 
@@ -53,31 +52,13 @@ def test_a_run_learns_and_says_where_its_results_are(folder: Path) -> None:
     assert (saved.model.width, saved.data.source) == (0.125, "real")
 
 
-def test_eval_repeats_the_figures_and_writes_official_files(folder: Path) -> None:
-    done = run(
-        "eval.py",
-        CKPT,
-        "predictions=predicted",
-        "dataset.crop=null",
-        "trainer=cpu",
-        *QUICK,
-        "hydra.run.dir=evaluated",
-        cwd=folder,
-    )
+def test_eval_repeats_the_figures(folder: Path) -> None:
+    options = "dataset.crop=null", "trainer=cpu", *QUICK, "hydra.run.dir=evaluated"
+    done = run("eval.py", CKPT, *options, cwd=folder)
     assert "traffic-sign" in done.stdout  # the table
     trained, tested = metrics(folder / "logs/segmentation/one"), metrics(folder / "evaluated")
     for name, value in tested.items():
         assert value == pytest.approx(trained[name.replace("test/", "val/")], abs=1e-6), name
-    right = total = 0
-    for index in range(3):
-        predicted = np.fromfile(
-            folder / f"predicted/sequences/08/predictions/{index:06d}.label", "<u4"
-        )
-        truth = np.fromfile(folder / f"kitti/sequences/08/labels/{index:06d}.label", "<u4")
-        assert predicted.shape == truth.shape
-        right, total = right + (predicted == truth).sum(), total + truth.size
-        assert set(truth) <= {ROAD, BUILDING, POLE}
-    assert right / total == pytest.approx(tested["test/accuracy"], abs=1e-6)
 
 
 def test_run_folder_is_not_used_twice(folder: Path) -> None:

@@ -31,7 +31,7 @@ from pcnn.files.whole_file import drop_parts
 from pcnn.ranges import Count
 
 #: What a checkpoint keeps of the callback.
-STATE = ("best_score", "best_step", "figures", "validated_step")
+STATE = ("best_score", "best_step")
 #: Of a sampler, what fixes the number of batches in an epoch.
 BATCHES = ("batch_size", "world")
 
@@ -88,9 +88,6 @@ class Checkpoint(LightningCheckpoint):
         #: figure of best.ckpt and the optimiser steps behind it
         self.best_score: float | None = None
         self.best_step: int | None = None
-        #: what the last validation of this process's training logged, and the steps behind it
-        self.figures: dict[str, Any] = {}
-        self.validated_step: int | None = None
         self._seen_step = 0  # optimiser steps at the end of the batch before
         self._saved_step = 0  # optimiser steps in the last.ckpt written or resumed from
         self._behind_validation = False  # last.ckpt is due and waits for the validation
@@ -153,9 +150,6 @@ class Checkpoint(LightningCheckpoint):
         if self.monitor not in trainer.callback_metrics:
             names = ", ".join(sorted(map(str, trainer.callback_metrics)))
             raise ValueError(f"monitor={self.monitor}: the validation logged {names or 'nothing'}")
-        self.validated_step = trainer.global_step
-        logged = trainer.callback_metrics.items()
-        self.figures = {name: float(value) for name, value in logged if name.startswith("val/")}
         score = float(trainer.callback_metrics[self.monitor])
         better = self.best_score is None or (
             score > self.best_score if self.mode == "max" else score < self.best_score
@@ -194,7 +188,7 @@ class Checkpoint(LightningCheckpoint):
                     raise ConfigError("resume", f"the run has {name}={was}, not {now[name]}")
 
     def state_dict(self) -> dict[str, Any]:
-        """What is best so far, and what the last validation said."""
+        """What is best so far."""
         return {name: getattr(self, name) for name in STATE}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -110,8 +110,8 @@ def measured(options: ProfileOptions, folder: Path) -> Any:
     cfg.trainer.update(max_steps=found.total, **still)
     known = {key: list(cfg.data[key]) for key in ("class_names", "colors") if key in cfg.data}
     given = {"run_folder": folder, "config": {}, "source": cfg.data.source, **known}
-    callbacks = [*build.callbacks(cfg, folder, given), found]
-    trainer = build.trainer(cfg, folder, callbacks, build.loggers(cfg, folder, given))
+    callbacks = [*build.beside("callbacks", cfg, folder, given), found]
+    trainer = build.trainer(cfg, folder, callbacks, build.beside("logger", cfg, folder, given))
     trainer.profiler = found.ranges  # type: ignore[attr-defined]  # set where mypy cannot see it
     module.trainer = trainer  # whose devices share the cores of the machine
     trainer.fit(build.task(cfg), module)

@@ -72,7 +72,7 @@ def make(node: Any, where: str, allow: Sequence[str] = (), build: bool = True, *
     parameters = parameters_of(target)
     # a partial is called by another object, which passes what it wants
     asked = {} if bound else {name: given[name] for name in given if name in parameters}
-    check(target, arguments, where, () if bound else asked, bound)
+    check(target, arguments, where, asked, bound or not build)
     if not build:
         return _LATER
     call = partial(target, **{**asked, **arguments})
@@ -132,7 +132,7 @@ def check(
     arguments: Mapping[str, Any],
     where: str,
     given: Any = (),
-    bound: bool = False,
+    partly: bool = False,  # others come later
 ) -> None:
     """Check arguments against a signature, and plain values against its types."""
     parameters = parameters_of(target)
@@ -141,7 +141,7 @@ def check(
         if name not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
             names = ", ".join(one for one in parameters if one not in given)
             raise ConfigError(f"{where}.{name}", f"no such key; possible: {names}")
-    for name, one in () if bound else parameters.items():
+    for name, one in () if partly else parameters.items():
         free = one.default is not one.empty or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
         if not free and name not in arguments and name not in given:
             raise ConfigError(f"{where}.{name}", "needs a value")

@@ -149,15 +149,10 @@ def stored(config: Any, path: object) -> dict[str, Any]:
         if not isinstance(value, str):
             continue
         folder = key.startswith("dataset.") and key.rpartition(".")[2] in FOLDERS
-        if "://" in value or (leads_away(value) and not folder and not key.startswith("data.")):
+        away = value.startswith(("/", "~", "\\")) or ".." in Path(value).parts or "$" in value
+        if "://" in value or (away and not folder and not key.startswith("data.")):
             raise FileError(path, f"{key}={value[:80]} leads out of the run; it is not followed")
     return kept
-
-
-def leads_away(text: str) -> bool:
-    """True for a path that is absolute, climbs, or is a home folder, a variable or a URL."""
-    parts = Path(text).parts
-    return text.startswith(("/", "~", "\\")) or ".." in parts or "$" in text or "://" in text
 
 
 def selected(config: Mapping[Any, Any], key: str) -> Any:

@@ -67,17 +67,8 @@ def task(cfg: DictConfig) -> L.LightningModule:
     return module
 
 
-def callbacks(cfg: DictConfig, folder: Path, given: Mapping[str, Any]) -> list[Callback]:
-    """The callbacks, each with those of the given values that its constructor asks for by name."""
-    return _made_of("callbacks", cfg, folder, given)
-
-
-def loggers(cfg: DictConfig, folder: Path, given: Mapping[str, Any]) -> list[Logger]:
-    """The loggers, in the same way."""
-    return _made_of("logger", cfg, folder, given)
-
-
-def _made_of(group: str, cfg: DictConfig, folder: Path, given: Mapping[str, Any]) -> list[Any]:
+def beside(group: str, cfg: DictConfig, folder: Path, given: Mapping[str, Any]) -> list[Any]:
+    """Callbacks or loggers, each with those of the given values that it asks for by name."""
     kind = {"callbacks": Callback, "logger": Logger}[group]
     made = []
     for name, node in resolved(cfg[group]).items():
@@ -99,12 +90,6 @@ def trainer(
     node = without(resolved(cfg.trainer), "trainer")
     if node.get("enable_progress_bar") is False:  # Lightning refuses the two together
         callbacks = [callback for callback in callbacks if not isinstance(callback, ProgressBar)]
-    accelerator = node.get("accelerator")
-    here = torch.cuda.is_available() or (accelerator == "gpu" and torch.backends.mps.is_available())
-    if accelerator in ("gpu", "cuda") and not here:
-        raise ConfigError(
-            "trainer.accelerator", f"torch sees no {accelerator} here (pcnn doctor says why)"
-        )
     if type(node.get("val_check_interval")) is int and node.get("check_val_every_n_epoch") is None:
         node["val_check_interval"] *= max(1, int(node.get("accumulate_grad_batches", 1)))
     made = make(
@@ -130,13 +115,11 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
     """
     cfg = cfg.copy()
     given = str(cfg.trainer.get("precision"))
-    half = given in ("16", "16-mixed")
     plain = cfg.copy()
-    if half:  # to ask for the device without the precision's warnings
-        plain.trainer.precision = "32-true"
+    plain.trainer.precision = "32-true"  # to ask for the device without its warnings
     device = trainer(plain, folder, [], []).strategy.root_device
     lines = []
-    if half and device.type == "cpu":
+    if given in ("16", "16-mixed") and device.type == "cpu":
         cfg.trainer.precision = "32-true"
         lines.append(f"precision: 32-true, as trainer.precision={given} needs a GPU")
     asked = cfg.trainer.get("cuda_graphs")
@@ -185,35 +168,3 @@ def initialised(net: nn.Module, cfg: DictConfig) -> str:
         f"init_from={cfg.init_from}: {len(learnt) - len(new)} of "
         f"{counted(len(learnt), 'weight')} taken; new: {', '.join(new)[:200] or 'none'}"
     )
-
-
-class LabelWriter(Callback):
-    """While testing, write a label file for every scan: one raw id a point, in the file's order."""
-
-    def __init__(self, folder: str | Path, ignore_index: int = 255) -> None:
-        super().__init__()
-        self.folder = Path(folder)
-        self.ignore_index = ignore_index
-
-    def on_test_batch_end(
-        self, trainer: L.Trainer, module: L.LightningModule, outputs: Any, batch: Any, *_: Any
-    ) -> None:
-        """Write the files of one batch; every rank writes its own scans."""
-        from pcnn.datasets.label_files import write_label_file
-
-        data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        for scan, name in enumerate(batch.names if outputs is not None else ()):
-            classes = batch.full_scan(scan, outputs["predictions"], self.ignore_index)
-            path = self.folder / data.sets.prediction_path(name)
-            write_label_file(path, data.sets.label_map.decode(classes.cpu().numpy()))
-
-
-def check_apart(folder: Path, datamodule: Any) -> None:
-    """Refuse a folder in which label files would lie among the data's own files."""
-    dataset = datamodule.dataset("test")
-    rows = range(0 if dataset is None else len(dataset))
-    wanted = {(folder / datamodule.sets.prediction_path(dataset.name(row))).parent for row in rows}
-    own = {path.parent.resolve() for row in rows for path in dataset.sources(row)}
-    for place in sorted(wanted):
-        if place.resolve() in own:
-            raise ConfigError("predictions", f"label files in {place} would lie among the data")

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,9 +48,9 @@ def check_one_folder() -> None:
 
 
 @contextmanager
-def started(folder: Path, message: Callable[[str], str]) -> Iterator[StopSignals]:
+def started(folder: Path, trains: bool) -> Iterator[StopSignals]:
     """Everything that surrounds a run."""
-    with locked(folder), stoppable(message) as stop, one_job():
+    with locked(folder), stoppable(folder, trains) as stop, one_job():
         yield stop
 
 
@@ -100,7 +100,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
+def stoppable(folder: Path, trains: bool) -> Iterator[StopSignals]:
     """Let Ctrl-C, SIGTERM and SIGUSR1 end what is inside, with a message instead of a traceback."""
     try:
         with stop_signals(speaks=rank() == 0) as stop:
@@ -108,20 +108,12 @@ def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
     except Stopped as stopped:
         if rank() != 0:
             raise SystemExit(0) from None  # Lightning kills all ranks when one of them fails
-        say(message(NAMES[stopped.signum]), error=True)
+        way = "The same command begins again."
+        if trains and (folder / run_folder.CONFIG).is_file():
+            way = f"To go on:\n  {resume_command(folder)}"
+        say(f"{NAMES[stopped.signum]}: stopped. {way}", error=True)
         if stopped.signum in PREEMPTION:
             handler = signal.getsignal(stopped.signum)
             if callable(handler):  # of a launcher, which submits the job again
                 handler(stopped.signum, None)
         raise
-
-
-def how_to_go_on(folder: Path, name: str) -> str:
-    """The command that goes on with a training, and where that will be."""
-    if not (folder / run_folder.CONFIG).is_file():
-        return f"{name}: stopped before the run began. The same command starts it again."
-    return f"{name}: stopped. To go on:\n  {resume_command(folder)}"
-
-
-#: Said of an evaluation that was stopped.
-nothing_written = "{}: stopped; no figures were written. The same command evaluates again.".format

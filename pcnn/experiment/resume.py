@@ -8,14 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.checkpoints import RunCheckpoint
-from pcnn.config.values import FOLDERS, LOCAL, selected
+from pcnn.config.values import FOLDERS, LOCAL, selected, values_in
 from pcnn.errors import ConfigError, FileError
 from pcnn.experiment import run_folder
-from pcnn.experiment.stored_options import BESIDE, NAMED, is_kept, keys_of, repeated, with_numbers
+from pcnn.experiment.stored_options import (
+    BESIDE,
+    NAMED,
+    TEXTS,
+    command_words,
+    keys_of,
+    repeated,
+    with_stored,
+)
 
 #: Value of `resume` that goes on with the run of `hydra.run.dir`, or begins it.
 AUTO = "auto"
@@ -54,9 +61,15 @@ def continuation(cfg: DictConfig, overrides: Sequence[str], folder: Path | None 
     folder = Path(cfg.resume) if folder is None else folder
     check_links(folder)
     saved, given = run_folder.load_config(folder), keys_of(overrides)
-    for key in sorted(given):
+    begun = saved["words"] if isinstance(saved.get("words"), list) else []
+    for key in sorted(keys_of([word for word in overrides if word not in begun])):
         _check_given(key, cfg, saved)
-    merged = with_numbers(cfg, saved, given, folder / run_folder.CONFIG)
+    merged = with_stored(cfg, saved, given, folder / run_folder.CONFIG)
+    for key, theirs in values_in({group: saved.get(group) for group in BESIDE}, ""):
+        ours = OmegaConf.select(merged, key, default=theirs)
+        numbers = isinstance(ours, int | float | None) and isinstance(theirs, int | float | None)
+        if numbers and ours != theirs and key not in given:  # files of ours have changed since
+            raise ConfigError(key, f"the run has {theirs}, the configuration now {ours}: give one")
     changed = {key for key in given if OmegaConf.select(merged, key) != selected(saved, key)}
     last = folder / run_folder.LAST
     found = RunCheckpoint.read(last) if last.is_file() else None
@@ -76,9 +89,8 @@ def _check_given(key: str, cfg: DictConfig, saved: Mapping[str, Any]) -> None:
     ours, theirs = OmegaConf.select(cfg, key), selected(saved, key)
     if key in NAMED:
         ours, theirs = cfg[key].get("name"), selected(saved, f"{key}.name")
-    # numbers of what runs beside the network come from the run
-    free = key in MAY_CHANGE or key in BESIDE or group in ("callbacks", "logger")
-    free |= key.startswith("hydra") or (group == "trainer" and not is_kept(key, ours))
+    free = key in MAY_CHANGE or key in BESIDE or group in ("callbacks", "logger", "hydra")
+    free |= group == "trainer" and key not in TEXTS and not isinstance(ours, int | float | None)
     if not free and ours != theirs:
         rule = f"the run has {str(theirs)[:80]} and goes on as it was; it may get longer"
         raise ConfigError(key, rule)
@@ -109,6 +121,5 @@ def is_finished(folder: Path) -> bool:
 
 def resume_command(folder: Path) -> str:
     """The command that goes on with a run, with the words of this one that no file keeps."""
-    overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-    words = "".join(f" {shlex.quote(word)}" for word in repeated(overrides))
+    words = "".join(f" {shlex.quote(word)}" for word in repeated(command_words()))
     return f"pcnn train {run_folder.argument('resume', folder)}{words}"

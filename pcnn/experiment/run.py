@@ -6,7 +6,6 @@ import logging
 import warnings
 from collections.abc import Collection
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.callbacks import Checkpoint, StopOnSignal, StopSignals
+from pcnn.callbacks import StopOnSignal, StopSignals
 from pcnn.callbacks.lightning_internals import close_epoch
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import check_allowed
@@ -24,8 +23,6 @@ from pcnn.errors import ConfigError
 from pcnn.experiment import build, networks, report, run_folder
 from pcnn.experiment.process import (
     check_one_folder,
-    how_to_go_on,
-    nothing_written,
     rank,
     started,
     tell_other_ranks,
@@ -33,7 +30,7 @@ from pcnn.experiment.process import (
 from pcnn.experiment.resume import AUTO, Run, continuation, has_begun, resume_command
 from pcnn.experiment.run_config import allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby, write_counts
-from pcnn.experiment.stored_options import BESIDE, keys_of, with_stored
+from pcnn.experiment.stored_options import command_words, keys_of, with_stored
 from pcnn.experiment.weights import (
     best_checkpoint,
     check_fit,
@@ -68,29 +65,28 @@ def train(cfg: DictConfig) -> float | None:
         run = prepare(cfg, made)
         if run is None:
             return None
-        message = partial(how_to_go_on, run.folder) if run.cfg.train else nothing_written
-        with started(run.folder, message) as stop:
+        with started(run.folder, trains=True) as stop:
             return execute(run, stop)
     finally:
         run_folder.drop_if_empty(made)  # of a run that did not begin
 
 
 def evaluate(cfg: DictConfig) -> float | None:
-    """Run `eval.py`'s configuration: test, print the table, write metrics.json and label files."""
-    overrides = list(HydraConfig.get().overrides.task)
+    """Run `eval.py`'s configuration: test, print the table, write metrics.json."""
+    overrides = command_words()
     folder = nearby(Path(HydraConfig.get().runtime.output_dir))
     try:
         check_allowed(allowed(cfg), overrides)
         if not is_network(cfg):
             from pcnn.experiment.registration import evaluate_untrained
 
-            with started(folder, nothing_written):
+            with started(folder, trains=False):
                 return evaluate_untrained(cfg, folder)
         if OmegaConf.is_missing(cfg, "ckpt_path") or not cfg.ckpt_path:
             raise ConfigError("ckpt_path", "needs a value: ckpt_path=FILE")
         cfg.ckpt_path = str(weights_file(cfg.ckpt_path))  # a name of the catalogue, or a file
         cfg = checked(completed(cfg, keys_of(overrides)))
-        with started(folder, nothing_written) as stop:
+        with started(folder, trains=False) as stop:
             return execute(Run(cfg, folder), stop)
     finally:
         run_folder.drop_if_empty(folder)  # of an evaluation that did not begin
@@ -111,10 +107,9 @@ def completed(cfg: DictConfig, given: Collection[str]) -> DictConfig:
 def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     """Check everything and settle the run folder; None when the resumed run is finished."""
     console = Console(quiet=rank() != 0)
-    overrides = list(HydraConfig.get().overrides.task)
+    overrides = command_words()
     check_allowed(allowed(cfg), overrides)
     check_one_folder()
-    cfg = with_choices(cfg)
     if cfg.resume is None:
         cfg = checked(cfg)
         if not is_network(cfg):
@@ -137,16 +132,6 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
         where = "has no checkpoint yet: training starts from the beginning there"
     console.say(f"{run.folder} {where}")
     return replace(run, cfg=checked(run.cfg))
-
-
-def with_choices(cfg: DictConfig) -> DictConfig:
-    """The configuration with the names of our own files for what runs beside the network."""
-    chosen = OmegaConf.to_container(HydraConfig.get().runtime.choices)
-    assert isinstance(chosen, dict)
-    names = {str(key).partition("@")[0]: value for key, value in chosen.items()}
-    own = OmegaConf.to_container(cfg, resolve=False)
-    assert isinstance(own, dict)
-    return OmegaConf.create({**own, "choices": {key: names.get(key) for key in BESIDE}})
 
 
 def execute(run: Run, stop: StopSignals) -> float | None:
@@ -173,12 +158,9 @@ def execute(run: Run, stop: StopSignals) -> float | None:
         "source": cfg.data.source,
         **{key: list(cfg.data[key]) for key in ("class_names", "colors") if key in cfg.data},
     }
-    callbacks = build.callbacks(cfg, run.folder, given)
-    if cfg.get("predictions"):
-        build.check_apart(Path(cfg.predictions), datamodule)
-        callbacks.append(build.LabelWriter(cfg.predictions))
+    callbacks = build.beside("callbacks", cfg, run.folder, given)
     callbacks.append(StopOnSignal(stop))
-    loggers = build.loggers(cfg, run.folder, given)
+    loggers = build.beside("logger", cfg, run.folder, given)
     trainer = build.trainer(cfg, run.folder, callbacks, loggers)
     datamodule.trainer = trainer  # whose devices share the cores of the machine
     report.say_begin(console, cfg, run.folder, task)
@@ -186,21 +168,16 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     for line in [*said, f"loading: {counted(workers, 'worker')}"]:
         console.say(line)
     try:
-        return fit_and_evaluate(run, cfg, trainer, task, datamodule, console, stop)
+        return fit_and_evaluate(replace(run, cfg=cfg), trainer, task, datamodule, stop)
     finally:
         finish(loggers)
 
 
 def fit_and_evaluate(
-    run: Run,
-    cfg: DictConfig,
-    trainer: L.Trainer,
-    task: L.LightningModule,
-    datamodule: Any,
-    console: Console,
-    stop: StopSignals,
+    run: Run, trainer: L.Trainer, task: L.LightningModule, datamodule: Any, stop: StopSignals
 ) -> float | None:
     """Fit when asked to, evaluate, write metrics.json; returns the figure a sweep compares."""
+    cfg, console = run.cfg, Console(quiet=rank() != 0)
     metrics: dict[str, float] = {}
     facts: dict[str, Any] = {}
     checkpoint = cfg.ckpt_path
@@ -212,11 +189,8 @@ def fit_and_evaluate(
         checkpoint = best_checkpoint(trainer)
     steps = RunCheckpoint.read(checkpoint).steps
     if cfg.train:
-        known = None if cfg.get("tta") else validated(trainer, steps)
         console.say(f"evaluating {checkpoint}, step {steps} of {trainer.global_step}")
-        if known is None:
-            known = figures_of(trainer, task, datamodule, checkpoint, "val")
-        metrics |= known
+        metrics |= figures_of(trainer, task, datamodule, checkpoint, "val")
     if cfg.test and cfg.task.name == "registration":
         from pcnn.experiment.registration import evaluate_trained
 
@@ -246,11 +220,9 @@ def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
     facts: dict[str, Any] = {
         "source": datamodule.source_kind,
         "in_channels": int(datamodule.in_channels),
+        # a task may say how many it wants
+        "out_channels": int(cfg.task.get("channels") or len(datamodule.class_names)),
     }
-    if cfg.task.get("channels"):  # a task may say how many it wants
-        facts["out_channels"] = int(cfg.task.channels)
-    else:
-        facts["out_channels"] = len(datamodule.class_names)
     if hasattr(datamodule, "benchmark"):  # pairs
         facts["voxel_size"] = float(datamodule.voxel_size)
         facts["benchmark"] = datamodule.benchmark
@@ -281,14 +253,6 @@ def figures_of(
         else:
             results = run(task, datamodule, ckpt_path=checkpoint, weights_only=True, verbose=False)
     return {name: float(value) for result in results for name, value in result.items()}
-
-
-def validated(trainer: L.Trainer, steps: int) -> dict[str, float] | None:
-    """Figures of the state that the training ended with, where that has these steps behind it."""
-    kept = trainer.checkpoint_callback
-    if isinstance(kept, Checkpoint) and kept.validated_step == steps == trainer.global_step:
-        return {name: float(value) for name, value in kept.figures.items()}
-    return None
 
 
 def quieten() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
@@ -12,6 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from pcnn.config import looked_up, make, named_after, parameters_of, refusal
 from pcnn.config.make import check
+from pcnn.config.values import selected
 from pcnn.errors import ConfigError, first_line
 from pcnn.experiment.networks import engine_of, fill_layers, placement
 from pcnn.experiment.options import RegistrationOptions
@@ -20,52 +20,39 @@ from pcnn.ranges import Channels, Factor, Seed
 if TYPE_CHECKING:
     import lightning as L
 
-#: Folder of the configuration groups.
-CONF = Path(__file__).resolve().parents[1] / "conf"
-#: Keys beside the groups, with their types and defaults.
-RUN: Mapping[str, tuple[Any, Any]] = {
-    "seed": (Seed, 0),
-    "train": (bool, True),
-    "test": (bool, False),
-    "ckpt_path": (str | None, None),
-    "init_from": (str | None, None),
-    "freeze": (list[str], []),
-    "layer_decay": (Factor, 1.0),
-    "resume": (str | None, None),
-    "allow_targets": (list[str], []),
-    "tags": (list[str], []),
-    "predictions": (str | None, None),
+#: Keys beside the groups, with their types.
+RUN: Mapping[str, Any] = {
+    "seed": Seed,
+    "train": bool,
+    "test": bool,
+    "ckpt_path": str | None,
+    "init_from": str | None,
+    "freeze": list[str],
+    "layer_decay": Factor,
+    "resume": str | None,
+    "allow_targets": list[str],
+    "tags": list[str],
 }
 #: Groups, with the keys of each that describe it; the others are arguments of its `_target_`.
 ABOUT: Mapping[str, Mapping[str, Any]] = {
     "model": {"name": str, "tasks": list[str], "geometries": list[str]},
     "dataset": {"name": str, "task": str, "point_thin": Any},
     "geometry": {"name": str},
-    "engine": {"name": str, "deterministic": bool, "layers": Any},
+    "engine": {"name": str, "deterministic": bool | None, "layers": Any},
     "task": {
         "name": str,
         "metric": str | None,
-        "monitor": str,
-        "monitor_mode": Literal["max", "min"],
-        "channels": Channels,
+        "monitor": str | None,
+        "monitor_mode": Literal["max", "min", None],
+        "channels": Channels | None,
         "unit_length": bool,
         "varied_input": bool,
     },
-    "trainer": {"cuda_graphs": Literal["auto"] | bool},
+    "trainer": {"cuda_graphs": Literal["auto"] | bool | None},
 }
-#: Groups that may be empty; `data` and `choices` are filled in by a run.
-OTHERS = ("callbacks", "logger", "augment", "tta", "data", "choices")
-#: Describing keys that may be left out.
-_FREE = (
-    *("point_thin", "layers", "deterministic", "channels"),
-    *("metric", "monitor", "monitor_mode", "cuda_graphs"),
-)
-#: What the program passes to targets that ask for it, beside their configuration.
-GIVEN = (
-    *("in_channels", "out_channels", "engine", "task", "net", "class_names", "colors"),
-    *("ignore_index", "voxel_size", "benchmark", "cuda_graphs", "views", "run_folder", "config"),
-    *("source", "callbacks", "logger", "default_root_dir", "plugins", "enable_checkpointing"),
-)
+#: Groups that may be empty; `data` is filled in by a run.
+OTHERS = ("callbacks", "logger", "augment", "tta", "data")
+_GROUP = dict[str, Any] | None
 #: Strategies whose gradients no hooks have to see.
 _ONE_PROCESS_A_DEVICE = (
     *("auto", "ddp", "ddp_spawn", "ddp_fork"),
@@ -80,9 +67,8 @@ def checked(cfg: DictConfig) -> DictConfig:
     for key in written:
         if key not in RUN and key not in ABOUT and key not in OTHERS:
             raise ConfigError(str(key), "no such key")
-    groups: dict[str, Any] = {"callbacks": {}, "logger": {}, "data": {}, "choices": {}}
-    defaults = {key: default for key, (_, default) in RUN.items()}
-    cfg = OmegaConf.create({**defaults, **groups, "augment": None, "tta": None, **written})
+    none: dict[str, Any] = {"callbacks": {}, "logger": {}, "data": {}, "augment": None, "tta": None}
+    cfg = OmegaConf.create({**none, **written})
     for key in sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(key, "needs a value")
     _check_keys(resolved(cfg))
@@ -113,40 +99,25 @@ def without(node: Mapping[str, Any], group: str) -> dict[str, Any]:
 
 
 def _check_keys(plain: Mapping[str, Any]) -> None:
-    for key, (hint, _) in RUN.items():
-        _check_value(key, plain[key], hint)
-    for group, keys in ABOUT.items():
-        if not isinstance(plain.get(group), dict):
-            raise ConfigError(group, f"an option of the group is needed: {group}=NAME")
-        for key, hint in keys.items():
-            if key in plain[group] or key not in _FREE:
-                _check_value(f"{group}.{key}", plain[group].get(key), hint)
-    for group in OTHERS:
-        if plain[group] is not None and not isinstance(plain[group], dict):
-            raise ConfigError(group, "keys with values are needed")
-
-
-def _check_value(key: str, value: Any, hint: Any) -> None:
-    rule = refusal(value, hint)
-    if rule is not None:
-        raise ConfigError(key, f"{str(value)[:80]} is not valid: {rule}")
+    hints = {**RUN, **dict.fromkeys(ABOUT, dict[str, Any]), **dict.fromkeys(OTHERS, _GROUP)}
+    hints |= {f"{group}.{key}": hint for group in ABOUT for key, hint in ABOUT[group].items()}
+    for key, hint in hints.items():
+        value = selected(plain, key)
+        rule = refusal(value, hint)
+        if rule is not None:
+            raise ConfigError(key, f"{str(value)[:80]} is not valid: {rule}")
 
 
 def _check_combination(cfg: DictConfig) -> None:
     task, geometry = cfg.task.name, cfg.geometry.name
-    if task not in cfg.model.tasks:
-        raise ConfigError(
-            "model", f"{cfg.model.name} serves task={', '.join(cfg.model.tasks)}, not {task}"
-        )
-    if task != cfg.dataset.task:
-        raise ConfigError(
-            "dataset",
-            f"{cfg.dataset.name} serves task={cfg.dataset.task}, not {task}",
-        )
-    if geometry not in cfg.model.geometries:
-        raise ConfigError(
-            "geometry", f"model={cfg.model.name} serves {', '.join(cfg.model.geometries)}"
-        )
+    serves = {
+        "model": (task, cfg.model, cfg.model.tasks),
+        "dataset": (task, cfg.dataset, [cfg.dataset.task]),
+        "geometry": (geometry, cfg.model, cfg.model.geometries),
+    }
+    for key, (asked, part, possible) in serves.items():
+        if asked not in possible:
+            raise ConfigError(key, f"{part.name} serves {', '.join(possible)}, not {asked}")
     with named_after("engine"):
         engine_of(cfg).check(geometry)
     parameters = parameters_of(looked_up(cfg.task.get("_target_"), "task", allowed(cfg)))
@@ -201,7 +172,7 @@ def _check_nodes(cfg: DictConfig) -> None:
         nodes |= {f"{group}.{name}": node for name, node in resolved(cfg[group]).items()}
     for where, node in nodes.items():
         if node is not None:  # null leaves it out
-            make(node, where, allow, build=False, **dict.fromkeys(GIVEN))
+            make(node, where, allow, build=False)
     data_module(cfg)
     views(cfg)
     if evaluation is not None:

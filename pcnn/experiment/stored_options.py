@@ -1,4 +1,4 @@
-"""A stored configuration and a command line: the options that it completes, the values it keeps.
+"""A stored configuration and a command line: the words that it completes, the values it keeps.
 
 torch is imported only where a file is read, so that help and mistakes show at once.
 """
@@ -13,63 +13,62 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.config.values import LOCAL, selected, stored
+from pcnn.errors import ConfigError
 
 #: Groups whose options are named in a stored configuration.
 NAMED = ("model", "dataset", "task", "geometry", "engine")
-#: Groups of what runs beside a network: a run tells which of our own files it chose.
+#: Groups of what runs beside a network, of which a run keeps its words alone.
 BESIDE = ("trainer", "callbacks", "logger")
-#: Words of these groups that make a run what it is; its numbers all do.
-WORDS = (
+#: Keys of these groups whose text makes a run what it is; their numbers all do.
+TEXTS = (
     *("trainer.accelerator", "trainer.devices", "trainer.precision", "trainer.max_time"),
     "trainer.cuda_graphs",
     *("callbacks.checkpoint.monitor", "callbacks.checkpoint.mode"),
 )
-#: Keys beside the groups that make a run what it is.
-KEPT = ("freeze", "layer_decay", "test", "tags")
+#: Options and keys beside the groups of which a run keeps the words.
+KEPT = (*BESIDE, "experiment", "init_from", "freeze", "layer_decay", "test", "tags")
+
+
+def command_words() -> list[str]:
+    """The words of the command line of this run; none outside of Hydra's programs."""
+    from hydra.core.hydra_config import HydraConfig
+
+    return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
 
 
 def with_stored_options(arguments: Sequence[str], conf: Path) -> list[str]:
-    """The command line, preceded by the options that the checkpoint's or the run's own chose."""
-    given = dict(text.partition("=")[::2] for text in arguments)
-    # the value of an argument, without the quotes that Hydra takes
-    plain = {
-        key: given.get(key, "").strip("'\"").replace('\\"', '"').replace("\\\\", "\\")
-        for key in ("resume", "ckpt_path")
-    }
+    """The command line, preceded by the words that the checkpoint or the run was begun with."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
     if any(text.startswith("-") for text in arguments):
         return list(arguments)  # --help and the like need no file
-    if plain["resume"] not in ("null", "auto", ""):
+    parsed = OverridesParser.create().parse_overrides(list(arguments))
+    given: dict[str, Any] = {one.key_or_group: one.value() for one in parsed}
+    begun: list[str] = []
+    if given.get("resume") not in (None, "auto", ""):
         from pcnn.experiment.run_folder import load_config  # imports torch
 
-        saved: Any = load_config(Path(plain["resume"]))
-        options = saved["choices"] if isinstance(saved.get("choices"), dict) else {}
-    elif plain["ckpt_path"]:
+        saved = load_config(Path(str(given["resume"])))
+        if not isinstance(saved.get("words"), list):
+            raise ConfigError("resume", f"{given['resume']} does not say how it was begun")
+        begun = [word for word in map(str, saved["words"]) if is_kept(word)]
+    elif given.get("ckpt_path"):
         from pcnn.experiment.weights import read_config  # imports torch
 
-        saved, options = read_config(plain["ckpt_path"]), {}
+        saved = read_config(str(given["ckpt_path"]))
     else:
         return list(arguments)
-    options = {**{key: selected(saved, f"{key}.name") for key in NAMED}, **options}
-    searched = re.findall(r"file://([^],'\"]+)", given.get("hydra.searchpath", ""))
-    folders = [conf, *map(Path, searched)]
+    searched = given.get("hydra.searchpath") or ()
+    folders = [conf, *(Path(str(one).removeprefix("file://")) for one in searched)]
+    options = {key: str(selected(saved, f"{key}.name")) for key in NAMED}
     words = [
-        word
-        for key in (*NAMED, *BESIDE)
-        if key not in given and (word := _word(key, options.get(key), folders)) is not None
+        f"{group}={name}"  # a name in a file becomes nothing but the name of one of our files
+        for group, name in options.items()
+        if re.fullmatch(r"\w+", name, re.ASCII)
+        and any((folder / group / f"{name}.yaml").exists() for folder in folders)
     ]
-    return [*words, *arguments]
-
-
-def _word(group: str, option: Any, folders: Sequence[Path]) -> str | None:
-    """`group=option`; a name that a file holds becomes nothing but the name of one of our files."""
-    names = option if isinstance(option, list) else [option]
-    for name in names:
-        there = re.fullmatch(r"\w+", str(name), re.ASCII) and any(
-            (folder / group / f"{name}.yaml").exists() for folder in folders
-        )
-        if not there:
-            return None
-    return f"{group}=[{','.join(names)}]" if isinstance(option, list) else f"{group}={option}"
+    own = keys_of(arguments)
+    return [*(word for word in [*words, *begun] if not keys_of([word]) & own), *arguments]
 
 
 def keys_of(overrides: Sequence[str]) -> set[str]:
@@ -102,54 +101,27 @@ def with_stored(
     return changed
 
 
-def with_numbers(
-    cfg: DictConfig, saved: Mapping[str, Any], given: Collection[str], path: object
-) -> DictConfig:
-    """The same of a run to go on with, with its numbers of what runs beside the network."""
-    merged: Any = OmegaConf.to_container(with_stored(cfg, saved, given, path), resolve=False)
-    merged |= {key: saved[key] for key in KEPT if key in saved and key not in given}
-    begun = saved.get("init_from")
-    if isinstance(begun, str) and re.fullmatch(r"\w+", begun):  # a name of shipped weights
-        merged["init_from"] = begun
-    for group in BESIDE:
-        if isinstance(saved.get(group), dict):
-            merged[group] = _with_numbers(merged.get(group) or {}, saved[group], group, given)
-    return OmegaConf.create(merged)
+def is_kept(word: str) -> bool:
+    """True for a word that a run keeps: an option, a number, a text of `TEXTS`."""
+    key, _, value = word.lstrip("+~").partition("=")
+    group = key.partition(".")[0]
+    if key in KEPT:
+        return bool(re.fullmatch(r"[\w.*+-]*|\[[\w.,*+-]*\]", value, re.ASCII))
+    rule = r"[\d.eE+-]*|null"
+    if group != "logger":  # whether checkpoints are sent away
+        rule += "|true|false"
+    if key in TEXTS:
+        rule += r"|(['\"]?)\w[\w:/.-]{0,80}\1"
+    named = group in BESIDE and re.fullmatch(r"\w+(\.\w+)+", key, re.ASCII)
+    return bool(named and re.fullmatch(rule, value, re.ASCII))
 
 
-def _with_numbers(
-    own: Mapping[str, Any], other: Mapping[str, Any], where: str, given: Collection[str]
-) -> dict[str, Any]:
-    found = dict(own)
-    for name, value in own.items():
-        key, theirs = f"{where}.{name}", other.get(name)
-        if name not in other or key in given:
-            continue
-        if isinstance(value, dict) and isinstance(theirs, dict):
-            found[name] = _with_numbers(value, theirs, key, given)
-        elif theirs is None or (not isinstance(value, dict) and is_kept(key, theirs)):
-            found[name] = theirs
-    return found
-
-
-def is_kept(key: str, value: Any) -> bool:
-    """True for a value that a run keeps of what runs beside its network."""
-    if isinstance(value, bool) and key.startswith("logger."):
-        return False  # whether checkpoints are sent away
-    if isinstance(value, str):
-        return key in WORDS and bool(re.fullmatch(r"\w[\w:/.-]{0,80}", value, re.ASCII))
-    return isinstance(value, bool | int | float)
-
-
-def repeated(overrides: Sequence[str]) -> list[str]:
+def repeated(words: Sequence[str]) -> list[str]:
     """Words of a command line that no run folder keeps: a resumed run wants them once more."""
-    words = []
-    for text in overrides:
-        key, _, value = text.lstrip("+").partition("=")
-        group, _, rest = key.partition(".")
-        kept = key in WORDS or re.fullmatch(r"[\d.eE+-]+|null|true|false", value)
-        beside = group in BESIDE and rest and not kept
-        place = key in [f"dataset.{name}" for name in LOCAL] or key == "allow_targets"
-        if beside or place or (key == "init_from" and not re.fullmatch(r"\w+", value)):
-            words.append(text)
-    return words
+    places = {"allow_targets", *(f"dataset.{name}" for name in LOCAL)}
+    keys = [word.lstrip("+~").partition("=")[0] for word in words]
+    return [
+        word
+        for word, key in zip(words, keys, strict=True)
+        if (key in places or key.partition(".")[0] in KEPT) and not is_kept(word)
+    ]

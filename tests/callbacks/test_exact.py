@@ -87,7 +87,6 @@ def same_end(broken: Path, straight: Path, case: dict[str, Any]) -> list[L.Train
     resumed, checkpoint = train(broken, **case)
     assert same_weights(resumed, expected)
     assert checkpoint.best_score == reference.best_score
-    assert checkpoint.figures == reference.figures
     trainers = [task.trainer for task in (resumed, expected)]
     for trainer in trainers:
         close_epoch(trainer)

@@ -21,7 +21,7 @@ from pcnn.datasets.readers.fragments import read_fragment
 from pcnn.errors import ConfigError, FileError, UserError
 from pcnn.experiment import networks, run_folder, weights
 from pcnn.experiment.run_config import checked
-from pcnn.experiment.stored_options import with_numbers, with_stored_options
+from pcnn.experiment.stored_options import with_stored, with_stored_options
 from pcnn.files.pickles import STAND_INS, array_of, read_pickle
 from tests.experiment import payload
 from tests.experiment.hostile import CASES, HERE, with_case
@@ -59,7 +59,7 @@ def good() -> dict[str, Any]:
 
 def resumed(config: Any, path: Path) -> dict[str, Any]:
     """What a run takes of a stored configuration, its network made."""
-    cfg = checked(with_numbers(composed(), config, (), path))
+    cfg = checked(with_stored(composed(), config, (), path))
     networks.network(cfg, 4, 19)
     return run_folder.recorded(cfg)
 
@@ -182,7 +182,7 @@ def test_a_name_in_a_file_becomes_no_other_word(name: Any, tmp_path: Path) -> No
     (tmp_path / "evil.yaml").write_text("_target_: os.system")
     groups = ("model", "dataset", "task", "geometry", "engine")
     config = {**good(), **{key: {**good()[key], "name": str(name)} for key in groups}}
-    config["choices"] = {"trainer": name, "logger": [name], "callbacks": name}
+    config["words"] = [f"trainer={name}", f"logger=[{name} ]", f"+callbacks={name}"]
     file = checkpoint(tmp_path / "a.ckpt", config)
     (tmp_path / run_folder.CONFIG).write_text(OmegaConf.to_yaml(config))
     for words in ([f"ckpt_path={file}"], [f"resume={tmp_path}"]):

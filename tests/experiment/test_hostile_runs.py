@@ -15,7 +15,7 @@ import pytest
 import yaml
 from omegaconf import DictConfig
 
-from pcnn.errors import FileError, UserError
+from pcnn.errors import ConfigError, FileError, UserError
 from pcnn.experiment import build, run_folder
 from pcnn.experiment.resume import continuation
 from pcnn.experiment.run_config import checked
@@ -23,13 +23,14 @@ from pcnn.experiment.stored_options import with_stored_options
 from tests.experiment.sweep import CONF, composed
 
 ROOT = "dataset.root=kitti"
+WORDS = ("trainer=cpu", "logger=[csv]")
 
 
 @cache
 def good() -> dict[str, Any]:
     config = run_folder.recorded(checked(composed(ROOT, "model.width=0.125", "trainer=cpu")))
     config["data"] = {"source": "real", "in_channels": 4, "out_channels": 19}
-    config["choices"] = {"trainer": "cpu", "callbacks": "default", "logger": ["csv"]}
+    config["words"] = list(WORDS)
     return config
 
 
@@ -84,8 +85,16 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "weights_elsewhere": {"init_from": "ELSEWHERE/a.ckpt"},
     "predictions": {"predictions": "ELSEWHERE"},
     "cache": {"dataset.data_dir": "ELSEWHERE"},
-    "names_of_our_files": {
-        "choices": {"trainer": "../evil", "callbacks": "a b", "logger": ["csv"]}
+    "words": {
+        "words": [
+            *WORDS,
+            *("callbacks=../evil", "callbacks=a b", "trainer=cpu,ddp", "experiment=/evil"),
+            *("callbacks.checkpoint.folder=other", "+callbacks.more={_target_:os.system}"),
+            *("trainer.strategy=fsdp", "trainer._target_=x.y", "+trainer.x.y@z=3"),
+            *("logger.wandb.log_model=true", "logger.csv.save_dir=ELSEWHERE"),
+            *("allow_targets=[os]", "hydra.run.dir=ELSEWHERE", "init_from=ELSEWHERE/a.ckpt"),
+            *("tags=[a b", "--multirun", ""),
+        ]
     },
 }
 #: Refused by name: the network and its data may not name such places either.
@@ -116,8 +125,8 @@ def test_what_runs_beside_a_network_is_our_own(name: str, tmp_path: Path) -> Non
     folder = folder_with(tmp_path, CASES[name])
     before = files(tmp_path)
     cfg = resumed(folder)
-    callbacks = build.callbacks(cfg, folder, {"run_folder": folder, "config": {}})
-    loggers = build.loggers(cfg, folder, {"run_folder": folder, "config": {}})
+    callbacks = build.beside("callbacks", cfg, folder, {"run_folder": folder, "config": {}})
+    loggers = build.beside("logger", cfg, folder, {"run_folder": folder, "config": {}})
     trainer = build.trainer(cfg, folder, callbacks, loggers)
     assert Path(trainer.default_root_dir) == folder
     assert trainer.profiler.dirpath is None
@@ -169,6 +178,15 @@ def test_links_that_lead_out_are_refused(name: str, exists: bool, tmp_path: Path
         resumed(folder)
 
 
+def test_a_configuration_that_has_changed_since_is_told(tmp_path: Path) -> None:
+    for key, value in {"trainer.max_steps": 77, "callbacks.ema.decay": 0.5}.items():
+        folder = folder_with(tmp_path / key, {key: value, "callbacks.of_old": {"number": 3}})
+        with pytest.raises(ConfigError) as refused:
+            resumed(folder)
+        assert refused.value.key == key
+        resumed(folder, f"{key}={value}")
+
+
 def test_numbers_of_a_run_go_on_with_it(tmp_path: Path) -> None:
     numbers = {
         "trainer.max_steps": 1234,
@@ -179,7 +197,8 @@ def test_numbers_of_a_run_go_on_with_it(tmp_path: Path) -> None:
         "callbacks.pictures": None,
         "logger.csv.flush_logs_every_n_steps": 3,
     }
-    folder = folder_with(tmp_path, numbers)
+    words = [f"++{key}={'null' if value is None else value}" for key, value in numbers.items()]
+    folder = folder_with(tmp_path, {**numbers, "words": [*WORDS, *words]})
     cfg = resumed(folder)
     for key, value in numbers.items():
         group, _, rest = key.partition(".")

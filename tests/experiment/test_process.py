@@ -55,7 +55,7 @@ def test_the_second_process_is_refused_by_name_and_id(tmp_path: Path) -> None:
 
 
 def preempted(seen: list[int]) -> None:
-    with process.stoppable("{} came".format) as stop:
+    with process.stoppable(Path(), False) as stop:
         stop.deferring = True
         for _ in range(2):  # a second one ends nothing at once
             os.kill(os.getpid(), signal.SIGUSR2)

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from benchmarks.six_fold import joined
 from pcnn.checkpoints.checkpoint_file import write_whole
-from pcnn.errors import FileError
+from pcnn.errors import ConfigError, FileError
 from pcnn.experiment import report, run_folder
 from pcnn.experiment.resume import Run, continuation, is_finished
 from pcnn.experiment.run_folder import CONFUSION, read_counts, write_counts
@@ -36,9 +36,10 @@ def test_finished_until_made_longer(tmp_path: Path) -> None:
     report.write_metrics(tmp_path, config(), {}, 5, None)
     assert is_finished(tmp_path)
     longer = OmegaConf.create({"resume": str(tmp_path), "trainer": {"max_steps": 9}})
-    same = continuation(longer, [f"resume={tmp_path}"])
-    assert same.finished
-    assert same.cfg.trainer.max_steps == 5
+    same = OmegaConf.create({"resume": str(tmp_path), "trainer": {"max_steps": 5}})
+    assert continuation(same, [f"resume={tmp_path}"]).finished
+    with pytest.raises(ConfigError):  # nobody gave another number
+        continuation(longer, [f"resume={tmp_path}"])
     more = continuation(longer, [f"resume={tmp_path}", "trainer.max_steps=9"])
     assert not more.finished
     assert more.cfg.trainer.max_steps == 9
