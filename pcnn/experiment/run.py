@@ -30,7 +30,7 @@ from pcnn.experiment.process import (
 from pcnn.experiment.resume import AUTO, Run, continuation, has_begun, resume_command
 from pcnn.experiment.run_config import allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby, write_counts
-from pcnn.experiment.stored_options import command_words, keys_of, with_stored
+from pcnn.experiment.stored_options import command_words, is_kept, keys_of, with_stored
 from pcnn.experiment.weights import (
     best_checkpoint,
     check_fit,
@@ -110,6 +110,7 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     overrides = command_words()
     check_allowed(allowed(cfg), overrides)
     check_one_folder()
+    OmegaConf.update(cfg, "words", list(filter(is_kept, overrides)), force_add=True)
     if cfg.resume is None:
         cfg = checked(cfg)
         if not is_network(cfg):

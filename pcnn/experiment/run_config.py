@@ -32,6 +32,7 @@ RUN: Mapping[str, Any] = {
     "resume": str | None,
     "allow_targets": list[str],
     "tags": list[str],
+    "words": list[str] | None,  # by which a training was begun
 }
 #: Groups, with the keys of each that describe it; the others are arguments of its `_target_`.
 ABOUT: Mapping[str, Mapping[str, Any]] = {

@@ -17,7 +17,6 @@ from torch import Tensor
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import read_stored
 from pcnn.errors import ConfigError, FileError
-from pcnn.experiment.stored_options import command_words, is_kept
 from pcnn.experiment.weights import check_config
 from pcnn.files.bounded import named, read_json, read_yaml
 from pcnn.files.whole_file import drop_parts, whole_file
@@ -54,8 +53,7 @@ def recorded(cfg: DictConfig) -> dict[str, Any]:
     """The resolved configuration as files hold it: whose code may run, no file says."""
     plain = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
     assert isinstance(plain, dict)
-    own = {str(key): value for key, value in plain.items() if key != "allow_targets"}
-    return {**own, "words": list(filter(is_kept, command_words()))}
+    return {str(key): value for key, value in plain.items() if key != "allow_targets"}
 
 
 def load_config(folder: Path) -> dict[str, Any]:
