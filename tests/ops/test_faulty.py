@@ -29,9 +29,9 @@ DATAFLOW_FLAWS = {
     "raises": r"KeyError",
 }
 BUILDER_FLAWS = {
-    "even": r"Nonconforming: triplets$",
-    "order": r"not by slot, then output row",
-    "given": r"Nonconforming: triplets$",
+    "even": r"in_index is",
+    "order": r"(in|out)_index is",
+    "given": r"in_index is",
     "symmetric": r"symmetric is",
 }
 
