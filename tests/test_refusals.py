@@ -187,7 +187,7 @@ MAPS: list[Row] = [
     (lambda: point_set_of(scattered(), memory=-1.0), V, "memory"),
     *(
         (lambda reach=reach: checked_reach(reach), V, "reach must be")
-        for reach in (float("nan"), (1.0, 2.0), (1.0, 0.0, 1.0))
+        for reach in (float("nan"), 0.0, -1.0)
     ),
     (by_strangers, V, "not made from the input points"),
 ]

@@ -125,14 +125,9 @@ class Geometry:
         return torch.searchsorted(self.keys, starts << BATCH_SHIFT)
 
     @property
-    def by_kernel(self) -> bool:
-        """Whether kernels of one stride have levels of their own."""
-        return False
-
-    @property
     def plan_kind(self) -> bool | None:
         """`PointSet.plan_kind`; ``None`` on voxels, where plans depend on the network alone."""
-        raise NotImplementedError
+        return None
 
     def tensors(self) -> list[Tensor]:
         """All tensors of the fields; those of levels and maps are not among them."""
@@ -243,7 +238,7 @@ class Geometry:
     def _level_key(self, kernel: Kernel, down: bool) -> tuple[str, Kernel | Triple]:
         if not down:
             return "up", kernel
-        return "down", kernel.stride if kernel.is_strided and not self.by_kernel else kernel
+        return "down", kernel.stride if kernel.is_strided else kernel
 
     def kernel_map(self, out: Geometry, kernel: Kernel, engine: BuilderChoice) -> KernelMap:
         """Kernel map of a layer from this geometry (input) to ``out``, built once and kept."""

@@ -33,17 +33,12 @@ def has_table(kernel_map: KernelMap) -> bool:
     return kernel_map.has("table") or has_steps(kernel_map)
 
 
-def check_source(kernel_map: KernelMap, name: str) -> None:
-    """Refuse a side of which nothing can be derived: its layouts would wait for each other."""
-    if not (kernel_map.has("pairs") or has_table(kernel_map)):
-        raise ValueError(f"no layout {name!r} of a map with neither pairs nor a table nor steps")
-
-
 def pairs(kernel_map: KernelMap) -> Layout:
     """``in_index [T]``, ``out_index [T]`` int32 by slot, ``offsets [K + 1]`` int64 on the host."""
     other = kernel_map.transpose()
     if other.has("pairs") or not has_table(kernel_map):
-        check_source(other, "pairs")
+        if not (other.has("pairs") or has_table(other)):  # sides would wait for each other
+            raise ValueError("no pairs of a map with neither pairs nor a table nor steps")
         out_index, in_index, offsets = other.layout("pairs")  # the same triplets read backwards
         return in_index, out_index, offsets
     columns = kernel_map.layout("table")[0].t()  # [K, N_out]
@@ -222,18 +217,6 @@ def slot_norms(kernel_map: KernelMap) -> tuple[int, ...]:
     return kernel_map.edges.kernel.norms
 
 
-def split_slots(norms: Sequence[int], threshold: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Slots of L1 norm below a threshold, and the others, both ascending."""
-    dense = tuple(slot for slot, norm in enumerate(norms) if norm < threshold)
-    sparse = tuple(slot for slot, norm in enumerate(norms) if norm >= threshold)
-    return dense, sparse
-
-
-def is_threshold(word: str) -> bool:
-    """True if a setting says which slots are dense: a natural number, or `USUAL`."""
-    return word.isdecimal() or word == USUAL
-
-
 def threshold_of(word: str, norms: Sequence[int]) -> int:
     """Spira's t of a kernel, by the setting of a layout's name."""
     if word != USUAL:
@@ -251,7 +234,9 @@ def slots_on(slots: Sequence[int], device: torch.device) -> Tensor:
 def hybrid(kernel_map: KernelMap, setting: str) -> Layout:
     """Slots near the centre as a table, the others as pairs (Spira, section 5.4)."""
     norms = slot_norms(kernel_map)
-    dense, sparse = split_slots(norms, threshold_of(setting, norms))
+    threshold = threshold_of(setting, norms)
+    dense = [slot for slot, norm in enumerate(norms) if norm < threshold]
+    sparse = [slot for slot, norm in enumerate(norms) if norm >= threshold]
     (table,) = kernel_map.layout("table")
     near = slots_on(dense, table.device)
     columns = table.index_select(1, near) if len(dense) < kernel_map.volume else table
@@ -309,7 +294,8 @@ def layout_kind(name: str) -> LayoutKind:
     """The kind of a layout, by the name a dataflow asks for."""
     base, _, setting = name.partition(":")
     kind = LAYOUTS.get(base)
-    if kind is not None and (is_threshold(setting) if kind.has_threshold else base == name):
+    # a threshold is a natural number, or usual
+    if kind and (setting.isdecimal() or setting == USUAL if kind.has_threshold else base == name):
         return kind
     names = (one.name + ":<threshold>" * one.has_threshold for one in LAYOUTS.values())
     raise ValueError(f"unknown layout {name!r}; there are {', '.join(names)}")

@@ -86,11 +86,6 @@ class VoxelGrid(Geometry):
         return one_line(self, rows=self.rows, **facts, device=self.device)
 
     @property
-    def by_kernel(self) -> bool:
-        """See `Geometry.by_kernel`."""
-        return self.downsampling == "reached"
-
-    @property
     def extent(self) -> Box:
         """A box that holds all sites: lowest and highest coordinate along x, y and z."""
         return self.box or ((-self.bound,) * 3, (self.bound,) * 3)
@@ -186,14 +181,10 @@ class VoxelGrid(Geometry):
     def _kind(self) -> tuple[Any, ...]:
         return *super()._kind, self.downsampling, self.spatial_shape
 
-    @property
-    def plan_kind(self) -> None:
-        """Plans for voxels depend on the network alone."""
-        return None
-
-    def is_below(self, coarse: VoxelGrid, kernel: Kernel) -> bool:
-        """True if ``coarse`` was made from this grid by the floor of the kernel's stride."""
-        return self._levels.get(("down", kernel.stride)) is coarse
+    def _level_key(self, kernel: Kernel, down: bool) -> tuple[str, Kernel | Triple]:
+        # kernels of one stride reach other sites, and have one floor
+        by_kernel = down and self.downsampling == "reached"
+        return ("down", kernel) if by_kernel else super()._level_key(kernel, down)
 
     def generated(self, kernel: Kernel) -> VoxelGrid:
         """Finer sites that a transposed convolution of this grid reaches."""

@@ -156,8 +156,3 @@ def build_table(
     search.search([task])
     wide = None if counts is None else counts.to(torch.int64)
     return map_of_table(source, target, kernel, task.table, task.masks, wide)
-
-
-def first_rows(n: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """The first ``n`` rows of tensors of one length."""
-    return tensors if tensors[0].shape[0] == n else tuple(tensor[:n] for tensor in tensors)

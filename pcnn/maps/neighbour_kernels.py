@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.layouts import Layout
 from pcnn.kernels import cuda
 from pcnn.maps.pairs import empty_pairs, scan_counts
 from pcnn.maps.point_cells import BOX_MARGIN, CELL_MARGIN, Edges, Reach
@@ -22,10 +23,6 @@ KEY_BITS = 32
 
 #: Output rows of a block, as in ``csrc/radius_search.cu``, and threads of its other kernels.
 ROWS, THREADS = 32, 256
-
-#: ``in_index [T]``, ``slot [T]`` int32 by output row, then slot, then input row; ``row_offsets
-#: [N_out + 1]`` int64.
-RowsCsr = tuple[Tensor, Tensor, Tensor]
 
 #: Fields of a struct of the source.
 Fields = dict[str, Any]
@@ -63,14 +60,6 @@ class SortedPoints:
         given = {"points": points, "order": sort.values, "keys": sort.keys, "places": places}
         kernels.launch("place_points", -(-n // THREADS), **given, crowd=crowd, n=n)
         return cls(places, sort.keys, cells, crowd)
-
-
-class Neighbours(NamedTuple):
-    """Triplets of a kernel over native points, in two orders."""
-
-    in_index: Tensor  # [T] int32 input rows, by slot, then output row, then input row
-    out_index: Tensor  # [T] int32 output rows in the same order
-    rows_csr: RowsCsr  # see RowsCsr
 
 
 @dataclass(frozen=True)
@@ -121,8 +110,8 @@ class CountedNeighbours:
         crowd = torch.cat((row_offsets[-1:], source.crowd))
         return cls(ends, counts, row_offsets, search, crowd)
 
-    def fill(self, triplets: int) -> Neighbours:
-        """Write the triplets, of which there are so many."""
+    def fill(self, triplets: int) -> tuple[Tensor, Tensor, Layout]:
+        """``in_index``, ``out_index`` ``[T]`` int32 of so many triplets, and ``rows_csr``."""
         device, chunks = self.ends.device, self.counts.shape[2]
         in_index, out_index = empty_pairs(triplets, device)
         # apart, so that each is freed without the other: steps keep the inputs
@@ -142,7 +131,7 @@ class CountedNeighbours:
             row_slots=slots,
             chunks=chunks,
         )
-        return Neighbours(in_index, out_index, (inputs, slots, self.row_offsets))
+        return in_index, out_index, (inputs, slots, self.row_offsets)
 
 
 def _cells(reach: Reach, batch_size: int) -> Fields:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -29,12 +28,6 @@ class Part(NamedTuple):
     source: Tensor  # what is copied to its beginning
     spare: float | None = None  # what is written behind that; None: nothing
     first: int | None = None  # of the output rows of tiles
-
-
-@functools.cache
-def _pack() -> Callable[..., bytes]:
-    """Bytes of a part from its members in order; a graph's call waits for it."""
-    return struct_of("place.cu", "PlacePart", ()).in_order
 
 
 def place(parts: Sequence[Part]) -> None:
@@ -80,7 +73,8 @@ def _in_words(part: Part) -> bool:
 
 
 def _launch(parts: Sequence[Part], device: torch.device) -> None:
-    packed, kept, block, pack = [], [], 0, _pack()
+    packed, kept, block = [], [], 0
+    pack = struct_of("place.cu", "PlacePart", ()).in_order  # a graph's call waits for it
     for own, given, value, first in parts:
         source = given.contiguous()
         kept.append(source)

@@ -180,15 +180,11 @@ def check_pairs(query: Tensor, reach: Reach, pairs: int, compared: int) -> None:
     )
 
 
-def checked_reach(reach: float | Sequence[float]) -> Reach:
-    """Return a ball radius, or the half widths of a box, as floats."""
-    values = [float(value) for value in (reach if isinstance(reach, Sequence) else [reach])]
-    inside = all(SMALLEST_REACH <= value <= LARGEST_REACH for value in values)
-    if len(values) not in (1, 3) or not inside:
-        raise ValueError(
-            f"reach must be a positive radius [m], or three half widths of a box, got {reach!r}"
-        )
-    return values[0] if len(values) == 1 else (values[0], values[1], values[2])
+def checked_reach(radius: float) -> float:
+    """Refuse a radius whose square float32 does not hold."""
+    if not SMALLEST_REACH <= radius <= LARGEST_REACH:
+        raise ValueError(f"reach must be a positive radius [m], got {radius!r}")
+    return float(radius)
 
 
 def within_reach(difference: Sequence[Tensor], reach: Reach) -> Tensor:

@@ -66,10 +66,10 @@ class RadiusSearch:
         claims = _claims(source, target, kernel)
 
         def fill(offsets: Tensor) -> KernelMap:
-            found = counted.fill(int(offsets[-1]))
-            pairs = found.in_index, found.out_index, offsets
+            in_index, out_index, rows_csr = counted.fill(int(offsets[-1]))
+            pairs = in_index, out_index, offsets
             built = KernelMap.from_pairs(*pairs, **claims, derive=DEVICE_LAYOUTS)
-            built.edges.layouts["rows_csr", False] = found.rows_csr
+            built.edges.layouts["rows_csr", False] = rows_csr
             built.edges.layouts["counts", False] = (counted.ends.diff(),)
             return built
 

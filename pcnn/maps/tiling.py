@@ -13,7 +13,7 @@ from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import Layout, mask_words
 from pcnn.kernels import cuda
-from pcnn.maps.base import DEVICE_LAYOUTS, Sites, first_rows, has_kernels
+from pcnn.maps.base import DEVICE_LAYOUTS, Sites, has_kernels
 from pcnn.maps.host_search import sort_by_slot
 from pcnn.maps.pairs import list_table, places_in_table, rows_from_pairs
 from pcnn.maps.point_memory import PendingMap
@@ -60,15 +60,13 @@ class DisjointTables:
         row_counts: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> KernelMap:
         """The map of the first ``n_in`` inputs and ``n_out`` outputs."""
-        (table,) = first_rows(n_out, self.table)
-        masks = None if self.masks is None else first_rows(n_out, self.masks)[0]
+        table, masks = self.table[:n_out], None if self.masks is None else self.masks[:n_out]
         built = KernelMap.from_table(
             table, n_in, masks, derive=DEVICE_LAYOUTS, row_counts=row_counts
         )
         if self.table_t is not None and self.masks_t is not None:
-            table, masks = first_rows(n_in, self.table_t, self.masks_t)
-            built.edges.layouts["table", True] = (table,)
-            built.edges.layouts["masks", True] = (masks,)
+            built.edges.layouts["table", True] = (self.table_t[:n_in],)
+            built.edges.layouts["masks", True] = (self.masks_t[:n_in],)
         return built
 
 

@@ -47,7 +47,7 @@ class Windowed:
         """Kernel map by windowed search; see `Builder.build`."""
         if not has_kernels(source.device):
             return SortedSearch().build(source, target, kernel)
-        if kernel.is_disjoint and target.inverse is not None and source.is_below(target, kernel):
+        if kernel.is_disjoint and target.inverse is not None and source.level(kernel) is target:
             sites, rows = Sites(source.keys, source.rows), (source.rows, target.rows)
             given = sites, None, None, kernel.size, source.tensor_stride, target.rows
             task = DisjointMap(*given, above=target.inverse, both=False)

@@ -1,15 +1,17 @@
 """Layers on sparse tensors, look-alikes of `torch.nn`."""
 
-from pcnn.nn.conv import Conv3d, ConvTranspose3d, SparseConv3d
-from pcnn.nn.features import add, cat, normalize
-from pcnn.nn.fused import FeatureWise, Sequential
-from pcnn.nn.planned import PlannedModule
-from pcnn.nn.pooling import (
+from pcnn.nn.conv import (
     AvgPool3d,
+    Conv3d,
+    ConvTranspose3d,
     GlobalAvgPool,
     GlobalMaxPool,
     MaxPool3d,
+    SparseConv3d,
 )
+from pcnn.nn.features import add, cat, normalize
+from pcnn.nn.fused import FeatureWise, Sequential
+from pcnn.nn.planned import PlannedModule
 
 __all__ = [
     "AvgPool3d",

@@ -24,8 +24,7 @@ from pcnn.nn.conv import Convolution, compute_dtype
 from pcnn.nn.features import JoinedTensor, add, normalize
 from pcnn.ops.convolution import convolution, products_of
 from pcnn.ops.engine import Engine
-from pcnn.ops.normalized import normalized
-from pcnn.ops.products import PointwiseProducts, Products
+from pcnn.ops.products import PointwiseProducts, Products, normalized
 from pcnn.tensor import SparseTensor, require_sparse
 
 #: Norms that are a scale and a shift in evaluation; a subclass may compute something else.
@@ -205,7 +204,7 @@ class TrainedNorm:
     def applied(
         self, product: Product, residual: Tensor | None, relu: bool, count: Tensor | None
     ) -> Tensor:
-        """``relu(norm(product) + residual)`` (`pcnn.ops.normalized`)."""
+        """``relu(norm(product) + residual)`` (`pcnn.ops.products`)."""
         features, _, weight, kernel_map, engine, groups, dtype = product
         products: Products = PointwiseProducts(dtype)
         if kernel_map is not None:

@@ -22,7 +22,7 @@ from pcnn.geometry.packing import HALF, check_bound
 from pcnn.geometry.steps import TILE_ROWS, WHOLE_SLOTS
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels.streams import Beside, read_copy
-from pcnn.maps.base import Relation, Sites, TableSearch, Task, first_rows, map_of_table
+from pcnn.maps.base import Relation, Sites, TableSearch, Task, map_of_table
 from pcnn.maps.cell_bits import CellBits, bitmap_words, fitting_words
 from pcnn.maps.levels import (
     EXTENT_WORDS,
@@ -411,8 +411,8 @@ class DevicePlan:
             kernel, source, target = entry.relation.kernel, grids[entry.source], grids[entry.target]
             found = tables[entry.number]
             if isinstance(found, Task):
-                written = (found.table,) if found.masks is None else (found.table, found.masks)
-                built = map_of_table(source, target, kernel, *first_rows(target.rows, *written))
+                masks = None if found.masks is None else found.masks[: target.rows]
+                built = map_of_table(source, target, kernel, found.table[: target.rows], masks)
             else:
                 row_counts = source.count, target.count
                 built = found.kernel_map(source.rows, target.rows, row_counts)
@@ -437,7 +437,7 @@ class DevicePlan:
             many, above = made.sites[parent].rows, made.inside(place)
             built = tables[self.above[number]] if number in self.above else None
             if isinstance(built, DisjointTables) and built.inverse is not None:
-                (found[number],) = first_rows(many, built.inverse)
+                found[number] = built.inverse[:many]
             else:
                 assert above is not None
                 wanted[number] = made.inside(parent), above, many

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from pcnn.geometry import Geometry, KernelMap, PointSet, VoxelGrid
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.maps.base import has_kernels
+from pcnn.maps.levels import Step, point_levels
 from pcnn.maps.neighbour_kernels import Sorts
-from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.point_memory import PendingMap
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radix_sort import MAX_PASSES

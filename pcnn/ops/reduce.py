@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -23,8 +20,14 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap) -> Tensor:
 def _sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None) -> Tensor:
     """Sum, with a weight for every triplet; no gradient flows to the weights."""
     kernel_map.record_use(("pairs",))
-    pairs = kernel_map.in_index, kernel_map.out_index
-    return _weighted_sum(x, weight, *pairs, kernel_map.n_out)
+    in_index, out_index = kernel_map.in_index, kernel_map.out_index
+    if x.device.type == "cpu":  # other numbers take torch's slow path there
+        in_index, out_index = in_index.long(), out_index.long()
+    values = x.to(accumulator(x.dtype)).index_select(0, in_index)
+    if weight is not None:
+        values = values * weight[:, None]
+    sums = values.new_zeros(kernel_map.n_out, x.shape[1])
+    return sums.index_add_(0, out_index, values).to(x.dtype)
 
 
 def reduce_mean(x: Tensor, kernel_map: KernelMap) -> Tensor:
@@ -70,32 +73,6 @@ def _argmax(x: Tensor, kernel_map: KernelMap) -> Tensor:
         chosen = (values == lowest.gather(0, targets)) | values.isnan()
         rows.scatter_reduce_(0, targets, torch.where(chosen, in_index[:, None], none), "amin")
     return rows.long()
-
-
-class _Reduce(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor | None, in_index: Tensor, out_index: Tensor, rows: int
-    ) -> Tensor:
-        ctx.save_for_backward(weight, in_index, out_index)
-        ctx.rows = x.shape[0]
-        sums = accumulator(x.dtype)
-        values = x.index_select(0, in_index).to(sums)
-        if weight is not None:
-            values = values * weight.to(sums)[:, None]
-        out = values.new_zeros(rows, x.shape[1])
-        if x.device.type == "cpu":
-            out_index = out_index.long()  # other numbers take torch's slow path there
-        return out.index_add_(0, out_index, values).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        weight, in_index, out_index = ctx.saved_tensors
-        grad_x = _weighted_sum(grads[0], weight, out_index, in_index, ctx.rows)
-        return grad_x, None, None, None, None
-
-
-_weighted_sum: Callable[..., Tensor] = _Reduce.apply
 
 
 #: Ways to reduce the points of a site over the map of points to sites.

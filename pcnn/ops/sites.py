@@ -15,8 +15,7 @@ from pcnn.geometry import Geometry, Kernel, VoxelGrid
 from pcnn.geometry.packing import HALF, check_bound
 from pcnn.kernels.cuda import module
 from pcnn.maps.base import has_kernels
-from pcnn.maps.levels import box_bits, pack_cells, unique_sites
-from pcnn.maps.point_levels import strided_points
+from pcnn.maps.levels import box_bits, pack_cells, strided_points, unique_sites
 from pcnn.maps.radix_sort import MAX_ITEMS, passes_of
 from pcnn.ops.device_plan import DevicePlan
 from pcnn.ops.recipe import Recipe

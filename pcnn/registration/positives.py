@@ -19,7 +19,7 @@ def positive_pairs(
     radius: float,  # [m]
 ) -> tuple[Tensor, Tensor]:
     """All pairs of rows of the same pair of clouds within a radius, exact and inclusive."""
-    reach = checked_reach(float(radius))
+    reach = checked_reach(radius)
     if len(source) == 0 or len(target) == 0:
         pairs = torch.zeros(0, 2, dtype=torch.int64, device=source.device)
         return pairs, torch.zeros_like(source_offsets)
@@ -39,8 +39,8 @@ def positive_pairs(
         counted = CountedNeighbours.of(points, moved, source_pair, window, MOST_COMPARED)
         number, crowd = counted.crowd.tolist()
         check_pairs(moved, reach, number, crowd)
-        found = counted.fill(number)
-        pairs = torch.stack([found.out_index, found.in_index], 1).long()
+        in_index, out_index, _ = counted.fill(number)
+        pairs = torch.stack([out_index, in_index], 1).long()
     else:
         cells = PointCells(there, target_pair, reach)
         pairs = torch.stack(cells.pairs(moved, source_pair, reach), 1)

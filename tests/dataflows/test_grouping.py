@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from pcnn.dataflows.gather_scatter import padded_buffer, placement
 from pcnn.dataflows.grouping import SEPARATE, SYMMETRIC, Adaptive, Fixed, Grouping, Sorted
-from pcnn.dataflows.padded_buffer import padded_buffer, placement
 
 SUBMANIFOLD = [10, 40, 9, 100, 9, 40, 10]  # the centre is slot 3
 STRIDED = [50, 48, 0, 52, 20, 21]

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pcnn.geometry import PointSet, point_set_of
-from pcnn.maps import point_levels as module
-from pcnn.maps.point_levels import Step, point_levels
+from pcnn.maps import levels as module
+from pcnn.maps.levels import Step, point_levels
 from tests.clouds import surface
 from tests.kernels.emulator import EmulatedModule
 from tests.maps.native_points import coarser, scan

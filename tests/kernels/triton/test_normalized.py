@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import pcnn
 from pcnn.models.blocks import ConvNorm, Layers, ResidualBlock
 from pcnn.nn import Conv3d, Sequential, fused
-from pcnn.ops.normalized import _Normalized
+from pcnn.ops.products import _Normalized
 from tests.clouds import surface_grid
 from tests.kernels.triton.conftest import DEVICE
 from tests.tolerance import RELATIVE_RMS, relative_rms
@@ -28,7 +28,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
         made.append(args)
         return _Normalized.apply(*args)
 
-    monkeypatch.setattr("pcnn.ops.normalized._apply", apply)
+    monkeypatch.setattr("pcnn.ops.products._apply_normalized", apply)
     monkeypatch.setattr(fused, "kernels_serve", lambda x, dtype: dtype != torch.float64)
     return made
 
