@@ -14,6 +14,15 @@ from pcnn.geometry import grid_of_cells
 from pcnn.graphs.capture import Work
 from pcnn.maps import SortedSearch, Windowed
 from pcnn.models.minkunet import MinkUNet42
+from pcnn.nn import (
+    AvgPool3d,
+    Conv3d,
+    ConvTranspose3d,
+    FeatureWise,
+    GlobalMaxPool,
+    MaxPool3d,
+    PlannedModule,
+)
 from pcnn.ops import Engine, native_points, resolve
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
@@ -33,6 +42,28 @@ def rerun(work: Work) -> Work:
 def network(norm: Callable[[int], nn.Module] = nn.BatchNorm1d, seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     return MinkUNet42(2, 3, 0.125, TILES, norm=norm)
+
+
+class Pools(PlannedModule):
+    """On native points: kernels that tile space, every pooling, and what leads back."""
+
+    def __init__(self, engine: Engine | None = ROWS) -> None:
+        super().__init__()
+        self.stem = Conv3d(2, 4, (3, 1, 3), engine=engine)
+        self.down = Conv3d(4, 4, 2, 2, bias=False, engine=engine)
+        self.norm = FeatureWise(nn.BatchNorm1d(4))
+        self.pools = nn.ModuleList([MaxPool3d(3, 2), AvgPool3d(3, 2), AvgPool3d(2, 2)])
+        self.back = ConvTranspose3d(4, 4, 3, 2, engine=engine)
+        self.up = ConvTranspose3d(4, 3, 2, 2, engine=engine)
+        self.whole = GlobalMaxPool()
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        fine = self.stem(x)
+        middle = self.norm(self.down(fine))
+        pooled = [pool(middle) for pool in self.pools]
+        low = pooled[0].replace(sum(one.features for one in pooled))
+        y = self.up(self.back(low, middle), fine)
+        return y.replace(y.features + self.whole(low).mean())
 
 
 def cloud(points: int, seed: int, extent: int = 24) -> tuple[SparseTensor, Tensor]:

@@ -15,18 +15,9 @@ import pcnn
 from pcnn.graphs.automatic import AFTER
 from pcnn.graphs.fixed_input import Edges
 from pcnn.models import SPVCNN, MinkUNet42, ResUNetBN2C
-from pcnn.nn import (
-    AvgPool3d,
-    Conv3d,
-    ConvTranspose3d,
-    FeatureWise,
-    GlobalMaxPool,
-    MaxPool3d,
-    PlannedModule,
-)
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
-from tests.graphs.graphed import ROWS, TILES, cloud, points, rerun
+from tests.graphs.graphed import ROWS, TILES, Pools, cloud, points, rerun
 from tests.graphs.test_own_graphs import Small, tensors
 
 EDGES = Edges(128, 1.3)
@@ -44,28 +35,6 @@ def native() -> Any:
 
 def small() -> Any:
     return Small().double()
-
-
-class Pools(PlannedModule):
-    """Kernels that tile space, every pooling, and what leads back."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = Conv3d(2, 4, (3, 1, 3), engine=ROWS)
-        self.down = Conv3d(4, 4, 2, 2, bias=False, engine=ROWS)
-        self.norm = FeatureWise(nn.BatchNorm1d(4))
-        self.pools = nn.ModuleList([MaxPool3d(3, 2), AvgPool3d(3, 2), AvgPool3d(2, 2)])
-        self.back = ConvTranspose3d(4, 4, 3, 2, engine=ROWS)
-        self.up = ConvTranspose3d(4, 3, 2, 2, engine=ROWS)
-        self.whole = GlobalMaxPool()
-
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        fine = self.stem(x)
-        middle = self.norm(self.down(fine))
-        pooled = [pool(middle) for pool in self.pools]
-        low = pooled[0].replace(sum(one.features for one in pooled))
-        y = self.up(self.back(low, middle), fine)
-        return y.replace(y.features + self.whole(low).mean())
 
 
 def pools() -> Any:

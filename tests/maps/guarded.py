@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pcnn import maps
-from pcnn.ops import device_plan
+from pcnn.ops import device_plan, sites
 
 #: Elements on either side; a multiple of 16 bytes for every dtype, so alignment stays.
 GUARD = 64
@@ -64,7 +64,7 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return getattr(torch, name)
 
     with monkeypatch.context() as patch:
-        for module in (*ALLOCATING, device_plan):
+        for module in (*ALLOCATING, device_plan, sites):
             patch.setattr(module, "torch", Guarded())
         yield
     assert kept

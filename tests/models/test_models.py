@@ -51,12 +51,6 @@ SEGMENTERS: dict[str, Make] = {
     "spvcnn": partial(SPVCNN, width=0.125),
 }
 CLASSIFIERS: dict[str, Make] = {"resnet18": partial(ResNet18, width=0.125)}
-#: Those that serve native points, without chance.
-ON_POINTS: dict[str, Make] = {
-    **{name: SEGMENTERS[name] for name in ("minkunet", "resunet", "sparse_resnet")},
-    "sparse_resnet_large": SEGMENTERS["sparse_resnet_large"],
-    "resnet18": CLASSIFIERS["resnet18"],
-}
 segmenters = pytest.mark.parametrize("make", SEGMENTERS.values(), ids=SEGMENTERS.keys())
 classifiers = pytest.mark.parametrize("make", CLASSIFIERS.values(), ids=CLASSIFIERS.keys())
 
@@ -111,17 +105,6 @@ def test_classifiers_give_one_row_a_cloud(make: Make, n: int) -> None:
     assert y.shape == (3, 7)
     y.sum().backward()
     assert y.isfinite().all()
-
-
-@pytest.mark.parametrize("name", ON_POINTS)
-def test_native_points_are_served_too(name: str) -> None:
-    batch, features = torch.arange(300) % 2, torch.randn(300, 4)
-    x = pcnn.native_points(torch.rand(300, 3), features, batch, 0.05)
-    net = ON_POINTS[name](out_channels=5)
-    out = rows(net(x))
-    assert len(out) == (2 if name in CLASSIFIERS else 300)
-    out.square().sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
 
 
 @pytest.mark.parametrize("name", [*SEGMENTERS, "resnet18"])

@@ -11,7 +11,6 @@ from pcnn.ops import convolution
 from tests.clouds import surface_grid
 from tests.engines import DATAFLOWS, SEVERAL_PER_SLOT
 from tests.random_maps import random_map
-from tests.tolerance import RELATIVE_RMS, relative_rms
 
 CASES = {
     "submanifold": (Kernel.of(3), 1, False),
@@ -63,22 +62,6 @@ def test_first_and_second_derivatives(dataflow: Dataflow, case: str) -> None:
     projected = dataflow != Reference()
     assert gradcheck(run, tensors, fast_mode=projected)
     assert gradgradcheck(run, tensors, fast_mode=projected)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_compute_dtype_rounds_operands_and_leaves_gradients_in_their_own(
-    dtype: torch.dtype,
-) -> None:
-    kernel_map = make(Kernel.of(3), False, n=200)
-    x = torch.randn(kernel_map.n_in, 8, requires_grad=True)
-    weight = torch.randn(27, 8, 8, requires_grad=True)
-    out = convolution(x, weight, kernel_map, Reference(), compute_dtype=dtype)
-    out.float().sum().backward()
-    assert out.dtype == dtype
-    assert x.grad.dtype == weight.grad.dtype == torch.float32
-    rounded = (tensor.detach().to(dtype).double() for tensor in (x, weight))
-    exact = convolution(*rounded, kernel_map, Reference())
-    assert relative_rms(out, exact) < RELATIVE_RMS[dtype]
 
 
 @pytest.mark.parametrize("which", ["x", "weight", "skip", "shift"])

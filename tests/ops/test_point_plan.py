@@ -8,54 +8,17 @@ import torch
 from torch import nn
 
 import pcnn
-from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.weight_stationary import WHOLE
-from pcnn.geometry import Kernel, KernelMap, PointSet, steps
-from pcnn.maps.radius import RadiusSearch
-from pcnn.nn import Conv3d, ConvTranspose3d, MaxPool3d, PlannedModule
+from pcnn.geometry import KernelMap, PointSet, steps
 from pcnn.ops import Engine, Planner, resolve
+from tests.graphs.graphed import ROWS, Pools
 from tests.maps.native_points import scan, single
-
-
-def engine(dataflow: Dataflow) -> Engine:
-    return replace(resolve("auto"), name="own", dataflow=dataflow)
-
-
-ROWS = engine(OutputStationary())
-
-
-class Net(PlannedModule):
-    """Every kind of map: symmetric, strided, tiling space, pooled, and used again backwards."""
-
-    def __init__(self, engine: Engine | None = None) -> None:
-        super().__init__()
-        self.stem = Conv3d(3, 4, (3, 1, 3), engine=engine)
-        self.first = Conv3d(4, 4, 3, engine=engine)
-        self.down = Conv3d(4, 6, 2, 2, engine=engine)
-        self.deeper = Conv3d(6, 6, 3, 2, engine=engine)
-        self.pool = MaxPool3d(3, 2, engine=engine)
-        self.back = ConvTranspose3d(6, 6, 3, 2, engine=engine)
-        self.up = ConvTranspose3d(6, 4, 2, 2, engine=engine)
-
-    def forward(self, x: pcnn.SparseTensor) -> pcnn.SparseTensor:
-        fine = self.first(self.stem(x))
-        middle = self.down(fine)
-        low = self.deeper(middle)
-        low = low.replace(low.features + self.pool(middle).features)
-        return self.up(self.back(low, middle), fine)
-
-
-def geometries(root: PointSet) -> list[PointSet]:
-    return [
-        root,
-        *(g for level in root.levels().values() for g in geometries(level)),
-    ]
 
 
 def features(points: PointSet) -> pcnn.SparseTensor:
     generator = torch.Generator().manual_seed(points.rows)
-    values = torch.randn(points.rows, 3, generator=generator, dtype=torch.float64)
+    values = torch.randn(points.rows, 2, generator=generator, dtype=torch.float64)
     return pcnn.SparseTensor(values, points)
 
 
@@ -70,7 +33,7 @@ def gradients(net: nn.Module, x: pcnn.SparseTensor) -> list[torch.Tensor]:
 def test_a_planned_step_builds_nothing(
     where: str, chosen: Engine | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    net = Net(chosen).double()
+    net = Pools(chosen).double()
     net.plans_input = False
     several = scan(90)
     for points in (several, single(several)) if where == "torch" else (several,):
@@ -104,7 +67,7 @@ def _kept(method, name: str):
 
 
 def test_planners_without_their_model() -> None:
-    net, points = Net(), scan(60)
+    net, points = Pools(), scan(60)
     planner = Planner(net)
     planner(points)
     del net
@@ -117,12 +80,11 @@ def test_planners_without_their_model() -> None:
 def test_maps_too_large_for_steps_are_planned_without_them(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    points, net = scan(90), Net(ROWS).double()
+    points, net = scan(90), Pools(ROWS).double()
     cuda = torch.device("cuda")
-    (small,) = points.map_to(points, Kernel.of(1, dilation=2), RadiusSearch()).offsets[1:]
-    monkeypatch.setattr(steps, "MOST_TRIPLETS", int(small))
+    monkeypatch.setattr(steps, "MOST_TRIPLETS", points.rows)
     built = net.planner(points, backward=True).cached_maps()
-    huge = [one for one in built if one.triplets > small]
+    huge = [one for one in built if one.triplets > points.rows]
     assert huge
     for one in huge:
         assert one.has("pairs")  # what their builder wrote
