@@ -125,9 +125,8 @@ def _cuda_kernels() -> str:
     """Compile the smallest source of csrc, and run it where there is a GPU."""
     import torch
 
-    from pcnn.kernels.compiler import architecture, compile_source
+    from pcnn.kernels.compiler import FOLDER, architecture, compile_source
     from pcnn.kernels.cuda import module
-    from pcnn.kernels.sources import FOLDER
 
     if importlib.util.find_spec("cuda") is None:
         raise Absent("nothing compiles them")

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from cuda.bindings import driver
 
-from pcnn.kernels.sources import threads_of
+from pcnn.kernels.compiler import threads_of
 from pcnn.kernels.structs import Module
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pcnn.kernels.sources import code, kernel_of, number
+from pcnn.kernels.compiler import code, kernel_of, number
 
 #: Format of `struct` and the dtypes that a pointer to it may be given, of each scalar type.
 SCALARS: dict[str, tuple[str, tuple[torch.dtype, ...]]] = {

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pcnn.models.minkunet import MinkUNet, MinkUNet42
+from pcnn.models.minkunet import SPVCNN, MinkUNet, MinkUNet42
 from pcnn.models.resunet import ResUNetBN2C
 from pcnn.models.sparse_resnet import (
     ResNet18,
@@ -12,7 +12,6 @@ from pcnn.models.sparse_resnet import (
     SparseResNetLarge,
     SparseResNetSegmentation,
 )
-from pcnn.models.spvcnn import SPVCNN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,16 +15,19 @@ import torch
 
 pytest.importorskip("cuda.core")
 
-from pcnn.kernels import compiler, sources
+from pcnn.kernels import compiler
 from pcnn.kernels.compiler import (
+    FOLDER,
     architecture,
     cached,
     compile_source,
     cubin,
+    kernels,
     key,
     read,
+    texts,
+    threads_of,
 )
-from pcnn.kernels.sources import FOLDER, kernels, texts, threads_of
 from tests.forking import require_fork
 
 HOPPER = "sm_90a"
@@ -71,7 +74,7 @@ def written(tmp_path: Path) -> Callable[..., str]:
 
     def write(text: str, name: str = "toy.cu") -> str:
         (tmp_path / name).write_text(text)
-        for kept in (sources.texts, sources.code, sources.kernels):
+        for kept in (compiler.texts, compiler.code, compiler.kernels):
             kept.cache_clear()
         return str(tmp_path / name)
 

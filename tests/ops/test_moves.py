@@ -15,7 +15,7 @@ from torch.autograd import gradcheck, gradgradcheck
 import pcnn
 from pcnn.geometry import Kernel, VoxelGrid, quantize
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.models.spvcnn import LevelLink
+from pcnn.models.minkunet import LevelLink
 from pcnn.ops import devoxelize
 from tests.clouds import batched, cloud
 from tests.tolerance import RELATIVE_RMS, relative_rms
