@@ -21,7 +21,7 @@ from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.ops import resolve
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
-from tests.graphs.graphed import ROWS, TILES, rerun
+from tests.graphs.graphed import ROWS, TILES, rerun, tensors
 from tests.tolerance import relative_rms
 
 #: In evaluation map by map, planned, as graphs; in training map by map, planned, as graphs.
@@ -80,11 +80,6 @@ def geometry_of(cloud: str, kind: str, device: str) -> Geometry:
     given = points.double(), torch.zeros(len(points), 1), batch
     x = make(*given, voxel_size=0.1, batch_size=3 if cloud == "batch" else 1)
     return x.geometry.to(device)
-
-
-def tensors(output: Any) -> list[Tensor]:
-    parts = output if isinstance(output, list) else [output]
-    return [part.features if isinstance(part, SparseTensor) else part for part in parts]
 
 
 def network(name: str, engine: Any, mode: str, device: str) -> Any:

@@ -9,15 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from pcnn.geometry import KernelMap
-from pcnn.geometry.layouts import (
-    Layout,
-    by_out,
-    check_table,
-    has_steps,
-    has_table,
-    pairs,
-    table,
-)
+from pcnn.geometry.layouts import Layout, by_out, check_table, has_steps, has_table, pairs, table
 from pcnn.kernels.cuda import module
 from pcnn.kernels.streams import read_copy
 from pcnn.maps.radix_sort import KEY_BLOCKS, MAX_ITEMS, RadixSort, passes_of

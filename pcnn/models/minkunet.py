@@ -27,12 +27,7 @@ from pcnn.geometry.voxel_grid import find_cells, require_voxels
 from pcnn.models.blocks import Layers, LinearNorm, NormFactory, scaled
 from pcnn.nn import FeatureWise, PlannedModule, cat
 from pcnn.ops import Engine
-from pcnn.ops.devoxelize import (
-    corners_of_cells,
-    interpolated,
-    on_device_of,
-    weights_of_corners,
-)
+from pcnn.ops.devoxelize import corners_of_cells, interpolated, on_device_of, weights_of_corners
 from pcnn.ranges import PartialShare, Width
 from pcnn.tensor import SparseTensor
 

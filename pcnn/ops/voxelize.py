@@ -9,14 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.geometry import (
-    Geometry,
-    KernelMap,
-    VoxelGrid,
-    grid_of_cells,
-    point_set_of,
-    quantize,
-)
+from pcnn.geometry import Geometry, KernelMap, VoxelGrid, grid_of_cells, point_set_of, quantize
 from pcnn.geometry.checks import as_tensor, check_features, check_finite, check_points, voxel_sizes
 from pcnn.kernels import cuda
 from pcnn.maps.base import has_kernels

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -87,6 +88,14 @@ def points(number: int, seed: int, cell: float = 0.1) -> tuple[SparseTensor, Ten
     labels = torch.randint(0, 3, (number,), generator=draw)
     labels[1:5] = 255
     return native_points(places, features, batch, cell, batch_size=2), labels
+
+
+def tensors(output: Any) -> list[Tensor]:
+    """The tensors of an output, of sparse ones their features."""
+    if isinstance(output, dict):
+        output = [*output["levels"], output["whole"], output["more"]]
+    parts = output if isinstance(output, list) else [output]
+    return [part.features if isinstance(part, SparseTensor) else part for part in parts]
 
 
 def in_threads(clouds: int, check: Callable[[int], None]) -> None:

@@ -17,7 +17,7 @@ from pcnn.graphs.memory import CloudMemory
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
-from tests.graphs.graphed import KERNELS, in_threads, rerun
+from tests.graphs.graphed import KERNELS, in_threads, rerun, tensors
 from tests.tolerance import LIKE_EAGER, relative_rms
 
 MODELS: dict[str, Callable[..., Any]] = {
@@ -48,11 +48,6 @@ def tensor(kind: str, points: Tensor, features: Tensor) -> SparseTensor:
 
 def given(kind: str, points: Tensor, features: Tensor) -> tuple[Any, ...]:
     return (points, features) if kind == "clouds" else (tensor(kind, points, features),)
-
-
-def tensors(output: Any) -> list[Tensor]:
-    parts = output if isinstance(output, list) else [output]
-    return [part.features if isinstance(part, SparseTensor) else part for part in parts]
 
 
 def same(found: Any, wanted: Any, dtype: torch.dtype = torch.float32) -> None:

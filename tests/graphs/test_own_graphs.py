@@ -21,7 +21,7 @@ from pcnn.models import MinkUNet42, ResUNetBN2C
 from pcnn.nn import Conv3d, GlobalMaxPool, PlannedModule
 from pcnn.ops import Engine
 from pcnn.tensor import SparseTensor
-from tests.graphs.graphed import KERNELS, ROWS, TILES, cloud, points, rerun
+from tests.graphs.graphed import KERNELS, ROWS, TILES, cloud, points, rerun, tensors
 
 EDGES = Edges(128, 1.3)
 
@@ -68,13 +68,6 @@ def graphed(net: PlannedModule, capture: Callable[[Work], Work] = rerun) -> Any:
 def places(net: PlannedModule) -> list[Any]:
     assert net._graphs is not None
     return list(net._graphs.places.values())
-
-
-def tensors(output: Any) -> list[Tensor]:
-    if isinstance(output, dict):
-        output = [*output["levels"], output["whole"], output["more"]]
-    parts = output if isinstance(output, list) else [output]
-    return [part.features if isinstance(part, SparseTensor) else part for part in parts]
 
 
 def check(net: PlannedModule, x: SparseTensor, again: SparseTensor) -> Any:

@@ -8,14 +8,7 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel
-from pcnn.interop import (
-    MINKOWSKI,
-    SPCONV,
-    TORCHSPARSE,
-    ChannelsAround,
-    SlotsFirst,
-    WeightLayout,
-)
+from pcnn.interop import MINKOWSKI, SPCONV, TORCHSPARSE, ChannelsAround, SlotsFirst, WeightLayout
 
 OURS = SlotsFirst("warpconvnet", "MIT")
 AROUND, TURNED = ChannelsAround("around", "MIT"), ChannelsAround("turned", "MIT", axes="zyx")

@@ -13,13 +13,7 @@ from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import SENTINEL, pack, unpack
 from pcnn.maps.cell_bits import CellBits, bitmap_words
-from pcnn.maps.levels import (
-    Levels,
-    box_of,
-    check_overflow,
-    pack_cells,
-    unique_sites,
-)
+from pcnn.maps.levels import Levels, box_of, check_overflow, pack_cells, unique_sites
 from pcnn.maps.radix_sort import RadixSort
 from pcnn.ops.sites import reached_sites
 from tests.clouds import surface, surface_grid

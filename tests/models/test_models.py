@@ -21,7 +21,7 @@ from pcnn.models import (
     SparseResNetLarge,
     SparseResNetSegmentation,
 )
-from pcnn.nn import Conv3d, ConvTranspose3d
+from pcnn.nn.conv import convolutions
 from tests.clouds import surface_grid
 from tests.nn.fusing import shaken
 
@@ -63,13 +63,9 @@ def rows(y: Any) -> Tensor:
     return y if isinstance(y, Tensor) else y.features
 
 
-def convolutions(model: nn.Module) -> list[Conv3d | ConvTranspose3d]:
-    return [m for m in model.modules() if isinstance(m, Conv3d | ConvTranspose3d)]
-
-
 @pytest.mark.parametrize(("make", "weights", "count"), PUBLISHED.values(), ids=PUBLISHED.keys())
 def test_published_sizes(make: Make, weights: int, count: int) -> None:
-    layers = convolutions(make())
+    layers = convolutions(make()).values()
     assert sum(layer.weight.numel() for layer in layers) == weights
     assert sum(layer.kernel.volume > 1 for layer in layers) == count
 

@@ -10,11 +10,7 @@ import pcnn
 from pcnn.dataflows import Reference
 from pcnn.maps import SortedSearch
 from pcnn.models.blocks import ConvNorm
-from pcnn.nn import (
-    Conv3d,
-    ConvTranspose3d,
-    cat,
-)
+from pcnn.nn import Conv3d, ConvTranspose3d, cat
 from pcnn.ops import Engine
 from tests.clouds import surface_grid
 

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from pcnn.runtime.step_profile import (
-    ACTION,
-    MODULE,
-    busy_of,
-    read_steps,
-)
+from pcnn.runtime.step_profile import ACTION, MODULE, busy_of, read_steps
 from tests.cli.invoking import invoke
 from tests.datasets.clouds import write_scan
 

@@ -9,12 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pcnn.compat.spconv.pytorch.core import (
-    ConvAlgo,
-    IndiceData,
-    SparseConvTensor,
-    SparseModule,
-)
+from pcnn.compat.spconv.pytorch.core import ConvAlgo, IndiceData, SparseConvTensor, SparseModule
 from pcnn.compat.spconv.pytorch.sites import MOST_AXES, Sites, SpconvError, require
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.nn.conv import compute_dtype, linear
