@@ -1,7 +1,6 @@
 """Folders of real data, made from the files of public repositories, with checksums.
 
-    python -m benchmarks.real_data kitti CLONE FOLDER
-    python -m benchmarks.real_data scannet CLONE FOLDER
+    python -m benchmarks.real_data SET CLONE FOLDER
 
 CLONE is a clone of the set's repository: a checkout, or its git directory. Every file that is
 taken stands in FOLDER/SHA256SUMS, and the digest of that list must be that of the figures.
@@ -35,6 +34,13 @@ UNKNOWN = (0, 11, 13, 16, 19, 28, 38)
 COLUMNS = ("x", "y", "z", "red", "green", "blue")
 
 
+def as_it_is(path: str, content: bytes, folder: Path) -> None:
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(target) as file:
+        file.write(content)
+
+
 @dataclass(frozen=True)
 class RealSet:
     """The files of a repository that make a set."""
@@ -42,15 +48,8 @@ class RealSet:
     repository: str  # owner/name
     pattern: str  # of the paths that are taken, with one group: the path in the set
     digest: str  # of the list of files
-    write: Callable[[str, bytes, Path], None]  # a file of the set into the folder
+    write: Callable[[str, bytes, Path], None] = as_it_is  # a file of the set into the folder
     finish: Callable[[Path], None] = lambda folder: None
-
-
-def as_it_is(path: str, content: bytes, folder: Path) -> None:
-    target = folder / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(target) as file:
-        file.write(content)
 
 
 def scene(path: str, content: bytes, folder: Path) -> None:
@@ -80,7 +79,6 @@ SETS = {
         "rancheng/mini_kitti_dataset",
         r"dataset/(sequences/\d\d/(?:(?:velodyne|labels)/\d{6}\.\w+|\w+\.txt))",
         "a8510897e6dd03c7943d06da452d0fc5951764568cdb1be30cd222d0dc9933bb",
-        as_it_is,
     ),
     "scannet": RealSet(
         "picwoon/votenet",
@@ -88,6 +86,16 @@ SETS = {
         "7c94273c2e86c6408d5914e8cd393b4ec278aa50f8689c35724f14acb27c5aa6",
         scene,
         scannet_classes,
+    ),
+    "nuscenes": RealSet(
+        "ika-rwth-aachen/PCLSegmentation",
+        r"dataset_samples/nuscenes/(\w+/\d+\.npy)",
+        "7ec090d5941ed9bf38cb04ccc3baad0b47ff38622973f75c4accfbcf41c8f93f",
+    ),
+    "oakland": RealSet(
+        "colegulino/Point-Cloud-Segmentation",
+        r"Data/cmu_oakland_data/(.+\.xyz_label_conf)",
+        "6743394494fa997d32f3f41be4eae75d0b8d02d74ed5885055b5d8dcbc0be9f6",
     ),
 }
 

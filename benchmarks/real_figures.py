@@ -159,7 +159,31 @@ def rooms(found: dict[str, Any]) -> list[list[str]]:
     return [[*names, "mean"], [*map(SHORT, iou[there]), f"**{present(counts):.1f}**"]]
 
 
-TABLES = {"curve": curve, "simulation": simulation, "classes": classes, "rooms": rooms}
+def sensors(found: dict[str, Any]) -> list[list[str]]:
+    rows = [["set", "clouds", "points", "right", "mean IoU", "IoU % of every class"]]
+    for name, own in found["sensors"].items():
+        counts = np.array(list(own["counts"].values())).sum(0)
+        iou, there = ious(counts)
+        right, points, _ = counts.sum(1)
+        known = zip(own["classes"], map(SHORT, iou), there, strict=True)
+        said = ", ".join(f"{label} {one}" for label, one, is_there in known if is_there)
+        shares = SHORT(100 * right / points), f"**{present(counts):.1f}**"
+        rows.append([name, str(len(own["counts"])), f"{points:,}", *shares, said])
+    return rows
+
+
+def beside(found: dict[str, Any]) -> list[list[str]]:
+    rows = [["steps", "ours [s]", "spconv-triton [s]", "ratio", "loss of both", "mIoU % of both"]]
+    ours, theirs = (run["curve"] for run in found["beside"]["runs"].values())
+    for one, other in zip(ours, theirs, strict=True):
+        clocks = one["seconds"], other["seconds"]
+        loss, miou = (f"{one[k]:.3g}, {other[k]:.3g}" for k in ("mean_loss", "miou_present"))
+        said = *map(SHORT, clocks), f"{clocks[1] / clocks[0]:.2f}", loss, miou
+        rows.append([str(one["step"]), *said])
+    return rows
+
+
+TABLES = {one.__name__: one for one in (curve, simulation, classes, rooms, sensors, beside)}
 
 
 def table(rows: list[list[str]]) -> str:
@@ -170,7 +194,8 @@ def table(rows: list[list[str]]) -> str:
 def main(words: list[str]) -> None:
     if words:
         results, spaces = (json.loads(Path(path).read_text()) for path in words[1:3])
-        made = kept(results, spaces, dict(word.split("=", 1) for word in words[3:]))
+        known = dict(word.split("=", 1) for word in words[3:])
+        made = json.loads(FILE.read_text()) | kept(results, spaces, known)
         made["tables"] = {name: rows(made) for name, rows in TABLES.items()}
         FILE.write_text(re.sub(r"\n {4,}", "", json.dumps(made, indent=1)) + "\n")
     found = json.loads(FILE.read_text())

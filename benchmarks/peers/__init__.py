@@ -24,11 +24,6 @@ class Package:
 PACKAGES = {
     "spconv": Package(("spconv.pytorch",), "Apache-2.0", "pip install spconv-cu126"),
     "spconv-triton": Package(("spconv_triton.pytorch",), "Apache-2.0", "pip install spconv-triton"),
-    "torchsparse-package": Package(
-        ("torchsparse", "torchsparse.nn"),
-        "MIT",
-        "pip install git+https://github.com/mit-han-lab/torchsparse.git",
-    ),
     "pointelligence": Package(
         ("sparse_engines.ops", "layers.conv"),
         "Apache-2.0",

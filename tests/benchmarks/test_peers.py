@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from benchmarks import nets, networks
-from benchmarks.peers import Peer
+from benchmarks.peers import Peer, network
 from benchmarks.peers.spconv import Spconv
 from benchmarks.rows import Row
 from benchmarks.workloads import Scene
 from pcnn.compat.spconv import pytorch as our_spconv
 from pcnn.geometry import grid_of_cells
+from pcnn.models import MinkUNet42
+from pcnn.tensor import SparseTensor
 from tests.benchmarks.small import CELLS, left_out, options
 
 SPCONV = Spconv("plain-spconv", our_spconv)
@@ -48,3 +50,17 @@ def test_wrong_weights_of_a_package_are_never_timed(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(nets, "rebuilt", damaged)
     assert "is off by" in left_out(rows_of("infer"))[0]
+
+
+def test_a_network_of_a_package_learns_what_ours_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "installed", lambda name: SPCONV)
+    found = []
+    for made in (MinkUNet42, network.PeerMinkUNet):
+        torch.manual_seed(0)
+        net = made(4, 5, **({} if made is MinkUNet42 else {"package": "any"}), width=0.125).double()
+        x = SparseTensor(torch.rand(GRID.rows, 4, dtype=torch.float64), GRID)
+        out = net.train()(x).features
+        out.square().sum().backward()
+        norms = [one.grad.norm() for one in net.parameters() if one.grad is not None]
+        found.append((out, torch.stack(norms).sort().values))
+    torch.testing.assert_close(*found)
