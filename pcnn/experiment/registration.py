@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +40,15 @@ from pcnn.metrics.registration import (
     registration_table,
     summarize,
 )
-from pcnn.metrics.registration.table import shown, write_pair_table
+from pcnn.metrics.registration.table import percent, shown, write_pair_table
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
-from pcnn.registration.evaluation import evaluate_pairs
+from pcnn.registration.evaluation import begun, evaluate_pairs, keep, recall
 from pcnn.registration.settings import EstimateSettings
 from pcnn.registration.verifier import Verifier, shipped_verifier
 
 #: Options that are settings of RANSAC.
 RANSAC = ("distance", "points", "hypotheses", "confidence")
+EVERY = 25.0  # seconds from which on a log is told how far an evaluation is
 
 
 def evaluate_untrained(cfg: DictConfig, folder: Path) -> float | None:
@@ -82,7 +86,9 @@ def evaluate_trained(
         source = str(config_of(found)["data"]["source"])
         descriptor = trained_descriptor(cfg, found, source, device)
         verifier = shipped_verifier(Choice(Path(checkpoint), None, "").verified_as)
-        return report_pairs(cfg, folder, data, descriptor, device, loggers, verifier)
+        weights = run_folder.sha256(Path(checkpoint))
+        given = device, loggers, weights, verifier
+        return report_pairs(cfg, folder, data, descriptor, *given)
 
 
 def rules_of(options: RegistrationOptions, benchmark: str) -> Protocol:
@@ -96,6 +102,8 @@ def rules_of(options: RegistrationOptions, benchmark: str) -> Protocol:
     return rules if changed == rules else replace(changed, name=f"{rules.name}, changed")
 
 
+#: Groups of a configuration that results of pairs depend on.
+DECIDING = ("dataset", "model", "task", "geometry", "engine", "seed")
 #: Figures of a summary that metrics.json holds.
 FLAT = (
     *("rr", "rr_scenes", "rr_pairs", "fmr", "ir", "rre", "rte"),
@@ -110,6 +118,7 @@ def report_pairs(
     descriptor: Descriptor,
     device: torch.device | str,
     loggers: Sequence[Logger] = (),
+    weights: str = "",  # their digest
     verifier: Verifier | None = None,
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """Register all pairs, print the tables, write pairs.csv; figures by name, and facts of them."""
@@ -136,16 +145,42 @@ def report_pairs(
     for note in data.notes:
         console.say(note)
     report.say_simulated(console, cfg)
-    with progress(console, "registering", len(data.pairs)) as advance:
-        done = evaluate_pairs(data, descriptor, rules, settings, samples, device, advance)
-    summaries = {number: summarize(pairs, rules) for number, pairs in done.items()}
+    # all that results depend on: the same command goes on where it was interrupted
+    groups = [run_folder.recorded(cfg)[name] for name in DECIDING]
+    pairs = [tuple(pair.id) for pair in data.pairs]
+    program = report.versions(), report.revision()
+    depends = repr((groups, title, str(data.root), pairs, weights, program))
+    so_far = folder / run_folder.SO_FAR
+    found = begun(so_far, hashlib.sha256(depends.encode()).hexdigest(), samples)
+    if before := len(found[samples[0]]):
+        console.say(f"{counted(before, 'pair')} measured before, which are not measured again")
+
+    total, began = len(data.pairs) - before, time.monotonic()
+    told = began
+
+    def measured(batch: Sequence[int]) -> None:
+        nonlocal told
+        keep(so_far, found, batch)
+        advance(len(batch))
+        if not console.is_terminal and time.monotonic() - told > EVERY:
+            told = time.monotonic()
+            done = len(found[samples[0]]) - before
+            left = timedelta(seconds=round((told - began) / done * (total - done)))
+            share = percent(recall(found, rules))
+            console.say(f"registering: {done} of {total}, recall so far {share} %, {left} left")
+
+    with progress(console, "registering", total) as advance:
+        given = rules, settings, samples, device, measured, found
+        results = evaluate_pairs(data, descriptor, *given)
+    summaries = {number: summarize(pairs, rules) for number, pairs in results.items()}
     console.print(registration_table(summaries, title))
     figures: dict[str, float] = {
         f"test/{name}@{shown(number)}": getattr(summary, name)
         for number, summary in summaries.items()
         for name in FLAT
     }
-    write_pair_table(folder / PAIRS, done, rules)
+    write_pair_table(folder / PAIRS, results, rules)
+    so_far.unlink()
     send_media(loggers, lambda: figures)
     facts = {
         "protocol": rules.name,

@@ -24,6 +24,7 @@ from pcnn.files.whole_file import drop_parts, whole_file
 CONFIG = "config.yaml"
 METRICS = "metrics.json"
 CONFUSION = "confusion.json"  # counts, class by class
+SO_FAR = "pairs.part.jsonl"  # results of an evaluation of pairs that is not at its end
 LAST = Path("checkpoints", "last.ckpt")
 LOCK = ".lock"
 
@@ -41,7 +42,7 @@ def sha256(path: Path) -> str:
 
 def record(folder: Path, cfg: DictConfig, resumed: bool) -> None:
     """Write the resolved configuration into the run folder, less what no file may say."""
-    if (folder / CONFIG).exists() and not resumed:
+    if (folder / CONFIG).exists() and not resumed and not (folder / SO_FAR).exists():
         raise ConfigError(
             "hydra.run.dir", f"{folder} holds a run already; resume={folder} goes on with it"
         )
