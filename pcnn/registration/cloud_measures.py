@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.maps.point_cells import PointCells
-
 #: Points whose distances are computed, and places that they are computed from.
 _POINTS, _PLACES = 1 << 16, 128
 #: Cells along the width of a cloud, of which each gives one place at most.
@@ -19,8 +17,8 @@ _PARTS = 48
 _NEIGHBOUR = 8
 #: Points that are looked at for an extent or a span.
 LOOKED_AT = 100_000
-#: Edge of the cells of which each counts once in a span [m].
-_CELL = 0.5
+#: Edge of the cells of which each counts once in a span [m]; so far from zero they are told apart.
+_CELL, _FAR = 0.5, 1 << 20
 #: Share of points up to which those that are alone are strays, not a sparse scan.
 _STRAYS = 0.05
 #: Spacing beyond so many cells, and width below so many, are those of other units.
@@ -35,11 +33,6 @@ class CloudMeasures:
     width: float  # extent of the widest [m]
     spacing: float  # spacing of the sparsest [m]; 0 where one has too few points to tell
     spans: tuple[float, ...]  # span of each [m]
-
-    @property
-    def most_span(self) -> float:
-        """The span of the cloud that spans most [m]; of none 0."""
-        return max(self.spans, default=0.0)
 
     @property
     def in_words(self) -> str:
@@ -123,33 +116,24 @@ def span(points: Tensor) -> float:
     if not len(points):
         return 0.0
     some = _some(points).double()
-    places = (some / _CELL).floor()  # [P, 3]
-    occupied, cell, count = _distinct(places)
-    # within 1.8 cells lie the 26 around a cell and the cell itself
-    beside, _ = PointCells(occupied.float(), None, 1.8).pairs(occupied.float(), None, 1.8)
-    stray = (count == 1) & (beside.bincount(minlength=len(count)) == 1)  # [C]
-    if int(stray.sum()) <= _STRAYS * len(some):
-        kept = ~stray[cell]
-        some, places, occupied = some[kept], places[kept], occupied[~stray]
-    ordered, outer = occupied.sort(0).values, int(0.05 * (len(occupied) - 1))
-    low, high = ordered[outer], ordered[len(ordered) - 1 - outer]  # cells [3] each
-    far = some.new_tensor(math.inf)
-    inside = (places >= low) & (places <= high)  # [P, 3]
-    return float((some.where(inside, -far).amax(0) - some.where(inside, far).amin(0)).max())
-
-
-def _distinct(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Different rows of whole numbers [P, 3], the one of each row, and how many have it."""
-    # torch.unique(dim=0) takes ten times as long
-    whole = rows.long()
-    x, y, z = (whole - whole.amin(0)).unbind(1)
-    # two by two: one number of all three may not fit 64 bits
-    _, both = torch.unique(x * (y.max() + 1) + y, return_inverse=True)
-    found, which, count = torch.unique(
-        both * (z.max() + 1) + z, return_inverse=True, return_counts=True
+    places = (some / _CELL).floor().clamp(1 - _FAR, _FAR - 2)  # [P, 3]
+    steps = torch.tensor([4 * _FAR**2, 2 * _FAR, 1], device=some.device)
+    keys, cell, count = torch.unique(
+        ((places.long() + _FAR) * steps).sum(1), return_inverse=True, return_counts=True
     )
-    numbers = torch.arange(len(rows), device=rows.device)
-    return rows[which.new_empty(len(found)).scatter_(0, which, numbers)], which, count
+    occupied = keys[:, None] // steps % (2 * _FAR) - _FAR  # [C, 3]
+    around = torch.cartesian_prod(*3 * [torch.arange(-1, 2)]).to(keys.device)
+    beside = keys[:, None] + (around * steps).sum(1)  # [C, 27], with the cell itself
+    there = keys[torch.searchsorted(keys, beside).clamp_(max=len(keys) - 1)] == beside
+    stray = (count == 1) & (there.sum(1) == 1)  # [C]
+    kept = ~(stray & (stray.sum() <= _STRAYS * len(some)))
+    ordered = occupied.where(kept[:, None], _FAR).sort(0).values
+    last = kept.sum() - 1
+    outer = (0.05 * last.double()).long()
+    low, high = ordered[torch.stack([outer, last - outer])]  # cells [3] each
+    inside = (places >= low) & (places <= high) & kept[cell, None]  # [P, 3]
+    far = some.new_tensor(math.inf)
+    return float((some.where(inside, -far).amax(0) - some.where(inside, far).amin(0)).max())
 
 
 def _some(points: Tensor) -> Tensor:
@@ -169,9 +153,11 @@ def spacing(points: Tensor, width: float | None = None) -> float:
     at = torch.linspace(0, len(rows) - 1, min(_PLACES, len(rows)), device=some.device)
     places = some[rows[at.round().long()]]
     # without the products of matrices, which lose what is near
-    exact = "donot_use_mm_for_euclid_dist"
-    apart = torch.cdist(places, some, compute_mode=exact).topk(_NEIGHBOUR + 1, largest=False)
-    return float(apart.values[:, -1].median()) * math.sqrt(share)
+    axes = zip(places.split(1, 1), some.T, strict=True)
+    squares = sum((place - point).square_() for place, point in axes)  # [S, P]
+    assert isinstance(squares, Tensor)
+    near = squares.topk(_NEIGHBOUR + 1, largest=False).values[:, -1]
+    return float(near.median().sqrt()) * math.sqrt(share)
 
 
 def voxel_means(points: Tensor, size: float) -> Tensor:

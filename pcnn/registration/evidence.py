@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pcnn.registration.descriptor import Described
-from pcnn.registration.nearest import SortedCells, principal_axes
+from pcnn.registration.nearest import Nearest, SortedCells, principal_axes
 from pcnn.registration.transforms import inverse, transform_points
 
 #: Raised where a number of `NAMES` changes its meaning: what was fitted before no longer fits.
@@ -46,7 +46,6 @@ CLEAR = 4.0  # voxels in front of a surface from which on a point is in free spa
 PATCH = 2.5  # voxels: radius of the patch whose normal is taken
 THICK = 2.2  # voxels of matches that agree, beyond which more says nothing: noise fills volumes
 COMPARED = 1 << 20  # descriptors at once: those of a block stay in a CPU's cache
-ENTRIES = 1 << 26  # distances between places at once
 PARALLEL = 0.9  # cosine from which on two normals are of one direction
 BINS = 3.0  # degrees of a direction
 FEWEST = 20  # points in directions that a cloud knows, below which free space says nothing
@@ -87,42 +86,34 @@ class Clouds:
         return SortedCells(self.places.float(), self.radius, self.number)
 
     @cached_property
-    def _padded(self) -> tuple[Tensor, Tensor]:
-        """Middles [S, 1, 3] of clouds, and about them rows [S, N, 4] of ``(-2 p, |p|²)``."""
-        size = torch.tensor(self.sizes, device=self.places.device)
-        rows = torch.arange(max(self.sizes), device=size.device)
-        there = (rows < size[:, None])[..., None]
-        places = self.places[(self.starts[:, None] + rows) * there[..., 0]] * there
-        middle = places.sum(1, keepdim=True) / size[:, None, None]
-        places = (places - middle) * there
-        square = places.square().sum(2, keepdim=True).masked_fill(~there, torch.inf)
-        return middle, torch.cat([-2 * places, square], 2)
+    def across(self) -> Tensor:
+        """[S] the other cloud of every one: targets follow their sources."""
+        number = len(self.sizes)
+        return torch.arange(number, device=self.places.device).roll(number // 2)
 
-    def nearest(self, query: Tensor, clouds: Tensor, reach: float) -> tuple[Tensor, Tensor]:
-        """Distance and row [A, Q] of the nearest point of a cloud [A] to queries [A, Q, 3].
+    @cached_property
+    def _others(self) -> Nearest:
+        sizes = torch.tensor(self.sizes).to(self.places.device)[self.across, None]
+        rows = torch.arange(max(self.sizes), device=sizes.device)
+        there = rows < sizes
+        places = self.places[self.starts[self.across, None] + rows * there]
+        # in float64: products of float32 lose millimetres tens of metres from the middle
+        return Nearest(places * there[..., None], there[..., None])
 
-        On a CPU among those within reach, -1 where there is none; on a GPU among all.
+    def nearest(self, query: Tensor, reach: float) -> tuple[Tensor, Tensor]:
+        """Distance and row [S, Q] of the points of the other clouds nearest to queries [S, Q, 3].
+
+        On a CPU of those within reach, -1 where there is none; on a GPU of all, without a wait.
         """
         if self.places.is_cuda:
-            return self.nearest_of_all(query, clouds)
+            return self.nearest_of_all(query)
         flat = query.flatten(0, 1).float()
-        found = self.cells.nearest(flat, reach, clouds.repeat_interleave(query.shape[1]))
+        found = self.cells.nearest(flat, reach, self.across.repeat_interleave(query.shape[1]))
         return found[0].view(query.shape[:2]), found[1].view(query.shape[:2])
 
-    def nearest_of_all(self, query: Tensor, clouds: Tensor) -> tuple[Tensor, Tensor]:
-        """The nearest by dense products, which wait for nothing; see `nearest`."""
-        # in float64: products of float32 lose millimetres tens of metres from the middle
-        middle, terms = self._padded
-        number = terms.shape[1]
-        size = max(ENTRIES // (query.shape[1] * number), 1)
-        rows = []
-        for at in range(0, len(query), size):
-            some = clouds[at : at + size]
-            about = torch.nn.functional.pad(query[at : at + size] - middle[some], (0, 1), value=1.0)
-            parts = about.split(max(ENTRIES // number, 1), 1)
-            least = [(part @ terms[some].mT).argmin(2) for part in parts]
-            rows.append(torch.cat(least, 1) + self.starts[some, None])
-        index = torch.cat(rows)
+    def nearest_of_all(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """The nearest by dense products; see `nearest`."""
+        index = self._others(query) + self.starts[self.across, None]
         return (query - self.places[index]).norm(dim=2).float(), index
 
 
@@ -157,11 +148,11 @@ class PairEvidence:
         sides, clouds = self.sides, self.clouds
         padded = pad_sequence(list(poses), batch_first=True).to(clouds.places.device)
         both = torch.cat([padded, inverse(padded)])  # [S, K, 4, 4]
-        across = self.across
+        across = clouds.across
         placed = transform_points(both, sides.some[:, None])  # [S, K, P, 3]
         gap, rows = (
             found.unflatten(1, placed.shape[1:3])
-            for found in clouds.nearest(placed.flatten(1, 2), across, MEET * self.voxel_size)
+            for found in clouds.nearest(placed.flatten(1, 2), MEET * self.voxel_size)
         )
         meets = (gap < MEET * self.voxel_size) & sides.valid[:, None]  # [S, K, P]
         weight, count = meets.double(), sides.valid.sum(1)[:, None]
@@ -205,12 +196,6 @@ class PairEvidence:
         return Clouds.of([*self.sources, *self.targets], PATCH * self.voxel_size)
 
     @cached_property
-    def across(self) -> Tensor:
-        """[S] the other cloud of every one."""
-        number = len(self.sources)
-        return torch.arange(2 * number, device=self.clouds.places.device).roll(number)
-
-    @cached_property
     def ends(self) -> tuple[Tensor, Tensor, Tensor]:
         """Points of the matches in both clouds [B, M, 3] float64, and which are matches [B, M]."""
         places = self.clouds.places
@@ -225,7 +210,7 @@ class PairEvidence:
     @cached_property
     def sides(self) -> Sides:
         """The parts of all clouds that no pose changes."""
-        clouds, across, radius = self.clouds, self.across, PATCH * self.voxel_size
+        clouds, across, radius = self.clouds, self.clouds.across, PATCH * self.voxel_size
         sizes, device = clouds.sizes, clouds.places.device
         starts = clouds.starts[:, None]
         steps = [torch.arange(0, size, max(math.ceil(size / SAMPLES), 1)) for size in sizes]

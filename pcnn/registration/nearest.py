@@ -10,8 +10,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pcnn.maps.point_cells import Block, PointCells, blocks
 
-#: Entries of a block of distances between descriptors: on a GPU, and in a CPU's cache.
-BLOCK, CACHED = 1 << 24, 1 << 19
+#: Entries of a block of distances: on a GPU, and in a CPU's cache.
+BLOCK, CACHED = 1 << 26, 1 << 19
 
 
 class SortedCells(PointCells):
@@ -67,7 +67,8 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
     distance = query.new_full((len(query),), torch.inf)
     index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
     open_rows = torch.arange(len(query), device=query.device)
-    for step in (8, 4, 2, 1):  # dense places are not searched at the full radius
+    # on a CPU dense places are not searched at the full radius
+    for step in (1,) if query.is_cuda else (8, 4, 2, 1):
         if len(open_rows) == 0:
             break
         gap, found = SortedCells(points, radius / step).nearest(query[open_rows], radius / step)
@@ -76,45 +77,40 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
     return distance, index
 
 
-def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest of finite descriptors [N, C] of every query [Q, C], in Euclidean distance."""
-    query, descriptors = query.float(), descriptors.float()
-    (index,) = nearest_rows([query], [descriptors])
-    return (query - descriptors[index]).norm(dim=1), index
+class Nearest:
+    """Points or descriptors [B, N, C] of clouds, searched by products: ``|d|² - 2 q·d``."""
+
+    def __init__(self, others: Tensor, there: Tensor | None = None) -> None:
+        if there is None:
+            there = torch.ones_like(others[..., :1], dtype=torch.bool)  # [B, N, 1]
+        # centred: a common offset costs digits
+        self.middle = others.sum(1, keepdim=True) / there.sum(1, keepdim=True)
+        centred = torch.where(there, others - self.middle, 0)
+        self.square = centred.square().sum(2, keepdim=True).masked_fill(~there, torch.inf).mT
+        self.twice = (-2 * centred).mT  # [B, C, N]
+
+    def __call__(self, queries: Tensor) -> Tensor:
+        """Rows [B, Q] of the nearest of queries [B, Q, C]."""
+        most = BLOCK if queries.is_cuda else CACHED
+        parts = (queries - self.middle).split(max(most // self.square.numel(), 1), 1)
+        return torch.cat([self._least(part) for part in parts], 1)
+
+    def _least(self, part: Tensor) -> Tensor:
+        if part.is_cuda:
+            return torch.baddbmm(self.square, part, self.twice).argmin(2)
+        # numpy looks at several at once, torch at one
+        return torch.from_numpy((part @ self.twice).add_(self.square).numpy().argmin(2))
 
 
 @torch.no_grad()
 def nearest_rows(queries: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
-    """Rows [B, Q] of the others [N_b, C] with the least ``|d|² - 2 q·d`` to queries [Q_b, C]."""
+    """Rows [B, Q] of the finite others [N_b, C] that are nearest to queries [Q_b, C]."""
     queries, others = ([one.float() for one in side] for side in (queries, others))
     if not queries[0].is_cuda:  # whose cache holds a part of one pair
-        found = [_least_products(*pair) for pair in zip(queries, others, strict=True)]
+        pairs = zip(queries, others, strict=True)
+        found = [Nearest(other[None])(query[None])[0] for query, other in pairs]
         return pad_sequence(found, batch_first=True)
     asked, held = (pad_sequence(side, batch_first=True) for side in (queries, others))
-    sizes = torch.tensor(list(map(len, others)), device=held.device)[:, None, None]
+    sizes = torch.tensor(list(map(len, others))).to(held.device)[:, None, None]
     there = torch.arange(held.shape[1], device=held.device)[:, None] < sizes  # [B, N, 1]
-    return padded_rows(asked, held, there)
-
-
-def padded_rows(queries: Tensor, others: Tensor, there: Tensor) -> Tensor:
-    """Rows [B, Q] of the nearest of others [B, N, C], of which [B, N, 1] are there."""
-    # centred: a common offset costs digits
-    middle = others.sum(1, keepdim=True) / there.sum(1, keepdim=True)
-    centred = torch.where(there, others - middle, 0)
-    square = centred.square().sum(2, keepdim=True).masked_fill(~there, torch.inf).mT
-    twice = (-2 * centred).mT
-    parts = (queries - middle).split(max(BLOCK // there.numel(), 1), dim=1)
-    return torch.cat([torch.baddbmm(square, part, twice).argmin(2) for part in parts], 1)
-
-
-def _least_products(query: Tensor, others: Tensor) -> Tensor:
-    """Rows [Q] of the others [N, C] that are nearest, on a CPU."""
-    middle = others.mean(0)
-    centred = others - middle
-    square, twice = centred.square().sum(1), (-2 * centred).T
-    found = [query.new_zeros(0, dtype=torch.int64)]
-    for part in query.split(max(CACHED // len(others), 1)) if len(query) else ():
-        products = ((part - middle) @ twice).add_(square)
-        # numpy looks at several at once, torch at one
-        found.append(torch.from_numpy(products.numpy().argmin(1)))
-    return torch.cat(found)
+    return Nearest(held, there)(asked)

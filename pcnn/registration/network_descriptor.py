@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pcnn.datasets.placement import Placement
-from pcnn.datasets.registration.placed_pairs import placed
 from pcnn.registration.descriptor import Described, unit_length
 from pcnn.tensor import SparseTensor
 
@@ -46,18 +44,20 @@ class NetworkDescriptor:
         """Describe clouds [P, 3] [m] in one batch."""
         if not all(map(len, clouds)):
             raise ValueError("a cloud without points has no descriptors")
-        parts = [
-            placed(points.to(self.device) / self.factor, self.own_size, self.placement, "cloud")
-            for points in clouds
+        points = torch.cat([cloud.to(self.device) for cloud in clouds]) / self.factor
+        numbers = torch.arange(len(clouds)).repeat_interleave(torch.tensor(list(map(len, clouds))))
+        inputs = torch.nn.functional.pad(points, (0, 1), value=1.0)
+        batch = numbers.to(self.device)
+        both = self.placement.place(points, inputs, batch, len(clouds), self.own_size)
+        x = SparseTensor(both.features[:, 3:].contiguous(), both.geometry)
+        offsets = both.geometry.batch_offsets
+        described = unit_length(self._finite(self.net(x)))
+        places = both.features[:, :3].float() * self.factor
+        sizes = offsets.diff().tolist()
+        return [
+            Described(*each)
+            for each in zip(places.split(sizes), described.split(sizes), strict=True)
         ]
-        geometries: Any = [part.geometry for part in parts]
-        geometry = type(geometries[0]).collate(geometries)
-        features = torch.cat([part.features for part in parts])
-        x = SparseTensor(features[:, 3:].contiguous(), geometry)
-        sizes = [len(part.features) for part in parts]
-        described = unit_length(self._finite(self.net(x))).split(sizes)
-        places = (features[:, :3].float() * self.factor).split(sizes)
-        return [Described(*each) for each in zip(places, described, strict=True)]
 
     def _finite(self, found: SparseTensor) -> Tensor:
         features = found.features.float()

@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-from pcnn.registration.rigid_fit import fitted, weighted_svd
+from pcnn.registration.rigid_fit import fitted
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.solution import Solution
 from pcnn.registration.transforms import transform_points
@@ -48,20 +48,19 @@ def ransac(
         rows = torch.randint(len(one), shape, generator=generator, device=one.device)
         transforms = _hypotheses(one, other, rows, settings)
         if len(transforms):
-            scores = _scores(transforms, one, other, settings.distance)
-            top = int(scores.argmax())
-            if float(scores[top]) > score:
-                score, best = float(scores[top]), transforms[top]
+            most, top = _scores(transforms, one, other, settings.distance).max(0)
+            if float(most) > score:
+                score, best = float(most), transforms[top]
     if best is None:
         return Solution(None, torch.zeros(len(source), dtype=torch.bool), tried)
     one, other = one.double(), other.double()
     inliers = _inliers(best, one, other, settings.distance)
     for _ in range(REFITS if refine else 0):
-        again = weighted_svd(one, other, inliers.double())
+        again = fitted(one[None], other[None], inliers[None])[0]
         now = _inliers(again, one, other, settings.distance)
-        if int(now.sum()) < int(inliers.sum()):
+        fewer, same = torch.stack([now.sum() < inliers.sum(), (now == inliers).all()]).tolist()
+        if fewer:
             break
-        same = bool((now == inliers).all())
         best, inliers = again, now
         if same:
             break
@@ -91,14 +90,11 @@ def _hypotheses(source: Tensor, target: Tensor, rows: Tensor, settings: RansacSe
 
 def _plausible(source: Tensor, target: Tensor, rows: Tensor, settings: RansacSettings) -> Tensor:
     """Hypotheses [H] of different matches whose edges are as long in one cloud as in the other."""
-    good = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
-    for i in range(settings.points):
-        for j in range(i + 1, settings.points):
-            one = (source[:, i] - source[:, j]).norm(dim=1)
-            other = (target[:, i] - target[:, j]).norm(dim=1)
-            ratio = settings.edge_length
-            good &= (one >= ratio * other) & (other >= ratio * one) & (rows[:, i] != rows[:, j])
-    return good
+    first, second = torch.combinations(torch.arange(settings.points)).T.to(rows.device)
+    one, other = ((side[:, first] - side[:, second]).norm(dim=2) for side in (source, target))
+    ratio = settings.edge_length
+    good = (one >= ratio * other) & (other >= ratio * one) & (rows[:, first] != rows[:, second])
+    return good.all(1)
 
 
 def _scores(transforms: Tensor, source: Tensor, target: Tensor, distance: float) -> Tensor:

@@ -1,11 +1,13 @@
-"""The transform that fits matched points best, by singular values or, of many sets, quaternions."""
+"""The transforms that fit sets of matched points best, by quaternions."""
 
 from __future__ import annotations
+
+from functools import cache
 
 import torch
 from torch import Tensor
 
-from pcnn.registration.transforms import assembled, whole
+from pcnn.registration.transforms import whole
 
 #: [9, 16] Horn's symmetric 4 x 4 matrix N of a covariance (xx, xy, ... zz), both row by row.
 #: ``qᵀNq`` is the trace of the rotation of q times the covariance, so it makes rotations, too.
@@ -26,26 +28,6 @@ HORN = torch.tensor(
 _HORN_TURNED = HORN.view(3, 3, 16).transpose(0, 1).reshape(9, 16)  # of transposed covariances
 #: [16] so little that it counts where all points lie in one place alone: there the identity fits.
 _UPRIGHT = torch.tensor([1e-30] + 15 * [0.0], dtype=torch.float64)
-
-
-def weighted_svd(source: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Transform that minimises ``sum_m w_m |R p_m + t - q_m|²``; differentiable, never a mirror.
-
-    Source: Kabsch 1976, Umeyama 1991 (Eqs. 40-43, without scale).
-    """
-    if weight is None:
-        weight = torch.ones_like(source[..., 0])
-    share = (weight / weight.sum(-1, keepdim=True).clamp(min=1e-12))[..., None]  # [..., M, 1]
-    middle_source = (share * source).sum(-2, keepdim=True)
-    middle_target = (share * target).sum(-2, keepdim=True)
-    covariance = (share * (source - middle_source)).mT @ (target - middle_target)  # [..., 3, 3]
-    u, _, vt = torch.linalg.svd(covariance)
-    sign = torch.linalg.det(vt.mT @ u.mT).sign()
-    # the last axis is turned round where U and V form a mirror image
-    flip = torch.stack([torch.ones_like(sign), torch.ones_like(sign), sign], -1)
-    rotation = (vt.mT * flip[..., None, :]) @ u.mT
-    translation = middle_target.squeeze(-2) - (rotation @ middle_source.mT).squeeze(-1)
-    return assembled(rotation, translation)
 
 
 def fitted(source: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -91,7 +73,12 @@ def turned_onto(covariance: Tensor, middle_source: Tensor, middle_target: Tensor
 def from_quaternion(quaternion: Tensor) -> Tensor:
     """Rotations [S, 3, 3] of unit quaternions [S, 4], scalar part first."""
     products = quaternion[:, :, None] * quaternion[:, None, :]  # [S, 4, 4]
-    return (products.flatten(1) @ HORN.T.to(quaternion.device)).unflatten(1, (3, 3)).mT
+    return (products.flatten(1) @ _horn(quaternion.device)).unflatten(1, (3, 3)).mT
+
+
+@cache
+def _horn(device: torch.device) -> Tensor:
+    return HORN.T.to(device)
 
 
 def quaternion_vector(rotation: Tensor) -> Tensor:

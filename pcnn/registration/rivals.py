@@ -19,9 +19,9 @@ from torch import Tensor
 from pcnn.messages import counted
 from pcnn.metrics.registration.errors import point_rmse
 from pcnn.registration.matching import drawn
-from pcnn.registration.nearest import SortedCells, nearest_descriptors, principal_axes
+from pcnn.registration.nearest import Nearest, SortedCells, principal_axes
 from pcnn.registration.ransac import ransac
-from pcnn.registration.rigid_fit import weighted_svd
+from pcnn.registration.rigid_fit import fitted, from_quaternion
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.transforms import assembled, transform_points
 
@@ -102,20 +102,21 @@ def scale_of(source: Tensor, target: Tensor, seed: int = 0) -> float:
     """The scale at which most triples of matches have triangles of one shape; NaN of none."""
     if len(source) < 3:
         return math.nan
-    generator = torch.Generator().manual_seed(seed)
-    rows = torch.randint(len(source), (TRIPLES, 3), generator=generator).to(source.device)
+    device = source.device
+    generator = torch.Generator(device).manual_seed(seed)
+    rows = torch.randint(len(source), (TRIPLES, 3), generator=generator, device=device)
     edges = [(side[rows] - side[rows.roll(1, 1)]).norm(dim=2) for side in (source, target)]
     logs = torch.log(edges[1].clamp(min=1e-9) / edges[0].clamp(min=1e-9)).double()  # [T, 3]
     alike = logs.amax(1) - logs.amin(1) < -2 * math.log(ALIKE)
     alike &= (edges[0].amin(1) > 0) & (edges[1].amin(1) > 0)
     mean = logs.mean(1)
     limit = math.log(LARGEST) + 2 * BIN
-    mean = mean[alike & (mean.abs() < limit)].cpu()
+    mean = mean[alike & (mean.abs() < limit)]
     if not len(mean):
         return math.nan
     bins = round(2 * limit / BIN)
-    counts = torch.histc(mean, bins, -limit, limit)
-    near = torch.nn.functional.conv1d(counts[None, None], counts.new_ones(1, 1, 3), padding=1)
+    counts = torch.histc(mean, bins, -limit, limit).cpu()
+    near = torch.nn.functional.pad(counts, (1, 1)).unfold(0, 3, 1).sum(1)
     top = limit * ((2 * int(near.argmax()) + 1) / bins - 1)
     return math.exp(float(mean[(mean - top).abs() < 1.5 * BIN].median()))
 
@@ -135,20 +136,25 @@ class _Surface:
 
     def __init__(self, target: Tensor, voxel_size: float, generator: torch.Generator) -> None:
         rows = drawn(len(target), TARGET, generator).to(target.device)
-        self.points = target[rows].double()
-        radius = 2.5 * voxel_size
+        some, radius = target[rows], 2.5 * voxel_size
+        self.points, self.search = some.double(), Nearest(some.float()[None])
         cells = SortedCells(target.float(), radius)
-        self.normals = principal_axes(target, target[rows], cells, radius)[1][:, :, 0]
+        self.normals = principal_axes(target, some, cells, radius)[1][:, :, 0]
         self.voxel_size = voxel_size
         # fewer points of a surface lie further apart
         self.step = voxel_size * math.sqrt(len(target) / len(rows))
 
-    def look(self, poses: Tensor, source: Tensor) -> _Look:
+    def nearest(self, poses: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Where poses [K, 4, 4] put the source, and the nearest rows."""
         placed = transform_points(poses, source)
-        found = nearest_descriptors(placed.flatten(0, 1), self.points)
-        gap, index = (one.view(placed.shape[:2]) for one in found)
-        off = ((placed - self.points[index]) * self.normals[index]).sum(2).abs()
+        return placed, self.search(placed.float().view(1, -1, 3)).view(placed.shape[:2])
+
+    def look(self, poses: Tensor, source: Tensor) -> _Look:
+        placed, index = self.nearest(poses, source)
+        away = placed - self.points[index]
+        gap = away.norm(dim=2)
         lost = gap > LOST * self.step
+        off = (away * self.normals[index]).sum(2).abs()
         return _Look(placed, index, gap, (off < ON * self.voxel_size) & ~lost, lost)
 
     def as_well(self, poses: Tensor, source: Tensor) -> Tensor:
@@ -157,12 +163,13 @@ class _Surface:
         off = (~seen.on & ~seen.lost).double().mean(1)
         return (seen.on.double().mean(1) >= AGAIN) & (off <= OFF)
 
-    def refined(self, poses: Tensor, source: Tensor, reach: float) -> Tensor:
-        """Poses [K, 4, 4] after some steps of point-to-point ICP within a reach [voxels]."""
+    def refined(self, poses: Tensor, source: Tensor) -> Tensor:
+        """Poses [K, 4, 4] after some steps of point-to-point ICP."""
         for _ in range(STEPS):
-            seen = self.look(poses, source)
-            near = seen.gap < reach * self.step
-            moved = weighted_svd(seen.placed, self.points[seen.nearest], near.double()) @ poses
+            placed, index = self.nearest(poses, source)
+            partners = self.points[index]
+            near = (placed - partners).norm(dim=2) < LOST * self.step
+            moved = fitted(placed, partners, near) @ poses
             poses = torch.where((near.sum(1) >= FEWEST)[:, None, None], moved, poses)
         return poses
 
@@ -179,23 +186,32 @@ def with_other_poses(
     generator = torch.Generator().manual_seed(seed)
     surface = _Surface(target, voxel_size, generator)
     some = source[drawn(len(source), SOURCE, generator).to(source.device)].double()
-    # a pose by matches alone may be off by a voxel
-    start = surface.refined(transform.to(some)[None], some[:ALIGNED], NEAR)
+    start = transform.to(some)[None]
     seen = surface.look(start, some)
-    lying = (seen.on & (seen.gap < NEAR * surface.step))[0]
-    if int(lying.sum()) < FEWEST:
+    lying = (seen.on & (seen.gap < NEAR * surface.step))[0].nonzero()[:, 0]
+    if len(lying) < FEWEST:
         return rivals
-    some, few = some[lying], some[lying][:ALIGNED]
-    placed, normals = seen.placed[0, lying].cpu(), surface.normals[seen.nearest[0, lying]].cpu()
+    some = some[lying]
+    few = some[:ALIGNED]
+    placed, normals = torch.stack([seen.placed[0], surface.normals[seen.nearest[0]]])[
+        :, lying
+    ].cpu()
     moved = MOTION * voxel_size
-    slid = _slides(placed, normals, moved).to(start) @ start
-    found = slid[surface.as_well(slid, some).view(-1, 2).all(1).repeat_interleave(2)]
-    if len(found):  # turns about a free axis would be found, too
-        return replace(rivals, poses=tuple(found.cpu()))
-    turned = _turns(placed.mean(0), normals).to(start) @ start
-    share = surface.look(turned, few[:TURNED]).on.double().mean(1)
+    slides, turns = _slides(placed, normals, moved), _turns(placed.mean(0), normals)
+    slid, turned = torch.cat([slides, turns]).to(start).split([len(slides), len(turns)])
+    slid, turned = slid @ start, turned @ start
+    fits, share = (
+        surface.as_well(slid, some),
+        surface.look(turned, few[:TURNED]).on.double().mean(1),
+    )
+    fits, share = fits.view(-1, 2).all(1).repeat_interleave(2).cpu(), share.cpu()
+    if fits.any():  # turns about a free axis would be found, too
+        return replace(rivals, poses=tuple(slid.cpu()[fits]))
     best = share.argsort(descending=True)[:REFINED]
-    poses = surface.refined(turned[best[share[best] >= HOPEFUL]], few, LOST)
+    best = best[share[best] >= HOPEFUL]
+    if not len(best):
+        return rivals
+    poses = surface.refined(turned[best.to(turned.device)], few)
     others = list(start)
     for pose in poses[surface.as_well(poses, some)]:
         # ICP may have led back to a pose that is known
@@ -219,17 +235,17 @@ def _slides(placed: Tensor, normals: Tensor, size: float) -> Tensor:
 
 def _turns(middle: Tensor, normals: Tensor) -> Tensor:
     """Turns [K, 4, 4] about directions that many normals [S, 3] share, and across two of them."""
-    parallel = (normals @ normals.T).abs() > math.cos(math.radians(12))
-    left = torch.ones(len(normals), dtype=torch.bool)
+    parallel = ((normals @ normals.T).abs_() > math.cos(math.radians(12))).to(normals)
+    left = torch.ones_like(normals[:, 0])  # 1 of a normal of no axis yet; sums of floats are quick
     axes: list[Tensor] = []
     for _ in range(3):
-        votes = (parallel & left).sum(1) * left
+        votes = (parallel @ left) * left
         top = int(votes.argmax())
         if int(votes[top]) < 0.05 * len(normals):
             break
-        share = parallel[top] & left
-        axes.append((normals[share] * (normals[share] @ normals[top]).sign()[:, None]).mean(0))
-        left &= ~parallel[top]
+        share = parallel[top] * left * (normals @ normals[top]).sign()
+        axes.append(share @ normals / votes[top])
+        left = left * (1 - parallel[top])
     axes += [torch.linalg.cross(one, other) for one, other in combinations(axes, 2)]
     turns = [axis / axis.norm() * math.radians(angle) for axis in axes for angle in TURNS]
     turns = turns or [torch.zeros_like(middle)]
@@ -238,8 +254,7 @@ def _turns(middle: Tensor, normals: Tensor) -> Tensor:
 
 def _motions(turns: Tensor, middle: Tensor, shifts: Tensor) -> Tensor:
     """Turns by rotation vectors [K, 3] about a point, then shifts."""
-    x, y, z = turns.unbind(1)
-    nothing = torch.zeros_like(x)
-    cross = torch.stack([nothing, -z, y, z, nothing, -x, -y, x, nothing], 1).unflatten(1, (3, 3))
-    rotations = torch.linalg.matrix_exp(cross)
+    angles = turns.norm(dim=1, keepdim=True)
+    halves = torch.cat([torch.cos(angles / 2), turns * torch.sinc(angles / (2 * math.pi)) / 2], 1)
+    rotations = from_quaternion(halves)
     return assembled(rotations, middle - rotations @ middle + shifts)

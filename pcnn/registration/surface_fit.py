@@ -41,18 +41,27 @@ def fit_surfaces(transforms: Tensor, pairs: PairEvidence) -> Tensor:
     pose = best = transforms.to(sides.some)
     most = pose.new_full((len(pose),), -1.0)
     moving, fixed, matched = pairs.ends
+    # a match is held by three planes along the axes
+    axes = torch.eye(3, dtype=pose.dtype, device=pose.device)
+    axes = axes.repeat_interleave(fixed.shape[1], 0).expand(len(pose), -1, -1)
     for step in range(len(WIDTHS) + 1):
         met = _met(pose, pairs, normals, flat)
-        gaps = transform_points(pose, moving) - fixed  # [B, M, 3]
-        near = _inside(gaps.norm(dim=2), pairs.distance) * matched
-        support = (met.flat * _inside(met.gap, WIDTHS[-1] * cell) ** 3).sum(1)
-        support = support + HOLD * (near**3).sum(1)
+        placed = transform_points(pose, moving)  # [B, M, 3]
+        gaps = placed - fixed
+        hold = _inside(gaps.square().sum(2), pairs.distance) * matched
+        off = met.gap.square()
+        support = (met.flat * _inside(off, WIDTHS[-1] * cell) ** 3).sum(1)
+        support = support.add((hold**3).sum(1), alpha=HOLD)
         better = support > most
         best = torch.where(better[:, None, None], pose, best)
         most = torch.where(better, support, most)
         if step < len(WIDTHS):
-            weight = met.flat * _inside(met.gap, WIDTHS[step] * cell) ** 2
-            pose = _motion(met, weight, fixed + gaps, gaps, HOLD * near**2) @ pose
+            points = torch.cat([met.points, placed.repeat(1, 3, 1)], 1)
+            planes = torch.cat([met.normals, axes], 1)
+            gap = torch.cat([met.gap, gaps.mT.flatten(1)], 1)
+            weight = met.flat * _inside(off, WIDTHS[step] * cell) ** 2
+            weight = torch.cat([weight, (HOLD * hold**2).repeat(1, 3)], 1)
+            pose = _motion(points, planes, gap, weight) @ pose
     return best.to(transforms.device)
 
 
@@ -86,7 +95,7 @@ def _planes(pairs: PairEvidence) -> tuple[Tensor, Tensor]:
 def _met(pose: Tensor, pairs: PairEvidence, normals: Tensor, flat: Tensor) -> _Met:
     some, number, reach = pairs.sides.some, len(pose), MEET * pairs.voxel_size
     placed = transform_points(torch.cat([pose, inverse(pose)]), some)  # [S, P, 3]
-    gap, rows = pairs.clouds.nearest(placed, pairs.across, reach)
+    gap, rows = pairs.clouds.nearest(placed, reach)
     partners = pairs.clouds.places[rows]
     points = torch.cat([placed[:number], transform_points(pose, partners[number:])], 1)
     turned = torch.cat([normals[:number] @ pose[:, :3, :3].mT, normals[number:]], 1)
@@ -95,29 +104,26 @@ def _met(pose: Tensor, pairs: PairEvidence, normals: Tensor, flat: Tensor) -> _M
     return _Met(points, turned, along, torch.cat([meets[:number], meets[number:]], 1))
 
 
-def _inside(gap: Tensor, width: float) -> Tensor:
-    """One less the square of gaps over a width, zero beyond it."""
-    return (1 - (gap / width).square()).clamp(min=0)
+def _inside(square: Tensor, width: float) -> Tensor:
+    """One less the squares of gaps over that of a width, zero beyond it."""
+    return torch.rsub(square / width**2, 1).clamp_(min=0)
 
 
-def _motion(met: _Met, weight: Tensor, ends: Tensor, gaps: Tensor, hold: Tensor) -> Tensor:
-    """Motions [B, 4, 4] of a step, of planes and of matches with placed ends and gaps [B, M, 3]."""
-    # a match is held by three planes along the axes
-    axes = torch.eye(3, dtype=ends.dtype, device=ends.device)
-    axes = axes.repeat_interleave(ends.shape[1], 0).expand(len(ends), -1, -1)
-    points = torch.cat([met.points, ends.repeat(1, 3, 1)], 1)
-    normals = torch.cat([met.normals, axes], 1)
-    gap = torch.cat([met.gap, gaps.mT.flatten(1)], 1)
-    weights = torch.cat([weight, hold.repeat(1, 3)], 1)[..., None]
-    middle = (weights * points).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp(min=1e-12)
-    rows = torch.cat([torch.linalg.cross(points - middle, normals), normals], 2)  # [B, P + 3 M, 6]
-    square = (rows * weights).mT @ rows
+def _motion(
+    points: Tensor,  # [B, N, 3]
+    normals: Tensor,  # [B, N, 3] of the planes that they meet
+    gap: Tensor,  # [B, N] along these
+    weight: Tensor,  # [B, N]
+) -> Tensor:
+    """Motions [B, 4, 4] of a step of least squares."""
+    middle = weight[:, None] @ points / weight.sum(1)[:, None, None].clamp(min=1e-12)  # [B, 1, 3]
+    turns = torch.linalg.cross(points - middle, normals)
+    rows = torch.cat([turns, normals, gap[..., None]], 2)  # [B, N, 7]
+    sums = (rows[..., :6] * weight[..., None]).mT @ rows  # [B, 6, 7]
+    square, right = sums.split((6, 1), 2)
     held = 1e-9 * square.diagonal(dim1=1, dim2=2) + 1e-12  # what nothing holds stays
-    right = -(rows * weights).mT @ gap[..., None]  # [B, 6, 1]
-    turn, shift = (
-        torch.linalg.solve_ex(square + torch.diag_embed(held), right).result.squeeze(2).split(3, 1)
-    )
-    half = torch.cat([torch.ones_like(turn[:, :1]), turn / 2], 1)
+    moved = torch.linalg.solve_ex(square + torch.diag_embed(held), -right).result
+    turn, shift = moved[..., 0].split(3, 1)
+    half = torch.nn.functional.pad(turn / 2, (1, 0), value=1.0)
     rotation = from_quaternion(torch.nn.functional.normalize(half))
-    middle = middle.squeeze(1)
-    return assembled(rotation, middle + shift - (rotation @ middle[..., None]).squeeze(2))
+    return assembled(rotation, shift + middle[:, 0] - (rotation @ middle.mT)[..., 0])

@@ -4,50 +4,45 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from pcnn.registration import evidence, nearest
+from pcnn.registration import nearest
 from pcnn.registration.descriptor import Described
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import Clouds
 from pcnn.registration.matching import match, sampled_matches
-from pcnn.registration.nearest import nearest_descriptors, nearest_rows, padded_rows
-from pcnn.registration.rigid_fit import weighted_svd
+from pcnn.registration.nearest import Nearest, nearest_rows
 from pcnn.registration.settings import EstimateSettings, RansacSettings
-from pcnn.registration.transforms import transform_points
-from tests.registration.poses import random_pose
 
 
 @pytest.mark.parametrize("entries", [1 << 26, 1000])
-def test_nearest_places_are_those_of_all_pairs_of_their_cloud(
+def test_nearest_places_are_those_of_all_pairs_of_the_other_cloud(
     entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "ENTRIES", entries)
+    monkeypatch.setattr(nearest, "CACHED", entries)
     # 60 m from zero the products of float32 are off by a centimetre
-    clouds = [60 + torch.rand(number, 3) for number in (400, 150, 300)]
+    clouds = [60 + torch.rand(number, 3) for number in (400, 150, 300, 90)]
     held = Clouds.of([Described(points, points) for points in clouds], 0.12)
-    query, asked = 60 + 1.2 * torch.rand(4, 70, 3).double(), torch.tensor([2, 0, 1, 0])
-    gap, index = held.nearest(query, asked, 0.1)
-    of_all = held.nearest_of_all(query, asked)
-    starts = [0, 400, 550]
-    for number, cloud in enumerate(asked.tolist()):
-        nearest = torch.cdist(query[number], clouds[cloud].double()).min(1)
-        within = nearest.values < 0.1
+    query = 60 + 1.2 * torch.rand(4, 70, 3).double()
+    gap, index = held.nearest(query, 0.1)
+    of_all = held.nearest_of_all(query)
+    starts = [0, 400, 550, 850]
+    for number, cloud in enumerate((2, 3, 0, 1)):
+        least = torch.cdist(query[number], clouds[cloud].double()).min(1)
+        within = least.values < 0.1
         assert 5 < int(within.sum()) < 65
-        assert torch.equal(index[number, within], nearest.indices[within] + starts[cloud])
+        assert torch.equal(index[number, within], least.indices[within] + starts[cloud])
         assert bool(
             (gap[number, ~within] == torch.inf).all() & (index[number, ~within] == -1).all()
         )
-        assert torch.equal(of_all[1][number], nearest.indices + starts[cloud])
-        expected = nearest.values.float()
+        assert torch.equal(of_all[1][number], least.indices + starts[cloud])
+        expected = least.values.float()
         torch.testing.assert_close(gap[number, within], expected[within], atol=1e-5, rtol=0)
         torch.testing.assert_close(of_all[0][number], expected, atol=1e-6, rtol=0)
 
 
 def test_nearest_descriptors_equal_all_distances() -> None:
     query, others = torch.rand(70, 33) + 50, torch.rand(90, 33) + 50
-    distance, index = nearest_descriptors(query, others)
-    expected, at = torch.cdist(query.double(), others.double()).min(1)
-    assert torch.equal(index, at)
-    torch.testing.assert_close(distance.double(), expected, rtol=1e-4, atol=1e-5)
+    expected = torch.cdist(query.double(), others.double()).argmin(1)
+    assert torch.equal(nearest_rows([query], [others])[0], expected)
     settings = EstimateSettings(RansacSettings(0.1))
     for bad in (torch.nan, torch.inf):
         others[3, 2] = bad
@@ -63,8 +58,8 @@ def test_pairs_together_meet_the_nearest_of_their_own(monkeypatch: pytest.Monkey
     queries, others = zip(*clouds, strict=True)
     padded = [pad_sequence(side, batch_first=True) for side in (queries, others)]
     there = torch.arange(80)[:, None] < torch.tensor([[[other]] for _, other in sizes])
-    monkeypatch.setattr(nearest, "BLOCK", 700)
-    on_device = padded_rows(*padded, there)
+    monkeypatch.setattr(nearest, "CACHED", 700)
+    on_device = Nearest(padded[1], there)(padded[0])
     for number, (query, other) in enumerate(clouds):
         expected = torch.cdist(query.double(), other.double()).argmin(1)
         for found in (nearest_rows(queries, others), on_device):
@@ -103,29 +98,3 @@ def test_sampling_rules() -> None:
     for wrong in ({"matching": "both"}, {"sampling": "best"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             EstimateSettings(RansacSettings(0.1), **wrong)  # type: ignore[arg-type]
-
-
-def test_weighted_svd_recovers_a_pose_and_minds_weights() -> None:
-    pose, source = random_pose(0), torch.randn(4, 20, 3, dtype=torch.float64)
-    target = transform_points(pose, source)
-    torch.testing.assert_close(weighted_svd(source, target), pose.expand(4, 4, 4))
-    target[:, :5] += 10
-    weight = torch.ones(4, 20, dtype=torch.float64)
-    weight[:, :5] = 0
-    torch.testing.assert_close(weighted_svd(source, target, weight), pose.expand(4, 4, 4))
-
-
-def test_weighted_svd_never_mirrors() -> None:
-    source = torch.randn(30, 3, dtype=torch.float64)
-    mirrored = weighted_svd(source, source * torch.tensor([1, 1, -1]))
-    assert float(torch.linalg.det(mirrored[:3, :3])) == pytest.approx(1)
-    flat = source * torch.tensor([1.0, 1, 0])  # coplanar
-    pose = random_pose(1)
-    torch.testing.assert_close(weighted_svd(flat, transform_points(pose, flat)), pose)
-
-
-def test_weighted_svd_has_gradients() -> None:
-    source = torch.randn(6, 3, dtype=torch.float64)
-    target = transform_points(random_pose(2), source) + 0.1 * torch.randn(6, 3).double()
-    weight = torch.rand(6, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda w: weighted_svd(source, target, w), weight)

@@ -7,12 +7,12 @@ from torch import Tensor
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.cliques import MOST, Agreement, cliques_batch, distinct, poses
 from pcnn.registration.compatibility import alike, leaders, lengths, most_compatible, second_order
-from pcnn.registration.nearest import nearest_descriptors
+from pcnn.registration.nearest import nearest_rows
 from pcnn.registration.ransac import ransac
-from pcnn.registration.rigid_fit import fitted, weighted_svd
+from pcnn.registration.rigid_fit import fitted
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.solution import Solution
-from pcnn.registration.transforms import transform_points
+from pcnn.registration.transforms import assembled, transform_points
 from tests.registration.poses import random_pose
 
 DISTANCE = 0.05
@@ -31,6 +31,20 @@ def matches(
     moved = transform_points(truth, source.double()).float()
     moved += noise * torch.randn(number, 3, generator=generator)
     return source, torch.where(good[:, None], moved, target), truth
+
+
+def weighted_svd(source: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """The transforms of `fitted` as Kabsch 1976 and Umeyama 1991 find them."""
+    weight = torch.ones_like(source[..., 0]) if weight is None else weight
+    share = (weight / weight.sum(-1, keepdim=True))[..., None]
+    one, other = (side - (share * side).sum(-2, keepdim=True) for side in (source, target))
+    u, _, vt = torch.linalg.svd((share * one).mT @ other)
+    flip = torch.ones(len(u), 3, dtype=u.dtype)
+    flip[:, 2] = torch.linalg.det(vt.mT @ u.mT).sign()
+    rotation = (vt.mT * flip[:, None]) @ u.mT
+    middle = (share * source).sum(-2, keepdim=True)
+    shift = (share * target).sum(-2) - (rotation @ middle.mT).squeeze(-1)
+    return assembled(rotation, shift)
 
 
 @pytest.mark.parametrize(("points", "weighted"), [(3, False), (4, False), (8, False), (6, True)])
@@ -241,6 +255,6 @@ def test_ransac_on_a_gpu_finds_every_pose_and_tf32_changes_nothing() -> None:
     torch.backends.cuda.matmul.allow_tf32 = True
     assert torch.equal(ransac(source, target, settings).transform, found)
     query, others = torch.rand(3000, 33), torch.rand(4000, 33)
-    _, expected = nearest_descriptors(query, others)
-    _, rows = nearest_descriptors(query.cuda(), others.cuda())
+    expected = nearest_rows([query], [others])
+    rows = nearest_rows([query.cuda()], [others.cuda()])
     assert float((rows.cpu() == expected).double().mean()) > 0.999
