@@ -111,14 +111,12 @@ def _judged(
     unfitted = replace(settings, surfaces=False)
     (estimate,) = estimate_all([source], [target], unfitted, samples, device)
     poses = estimate.solution.candidates
-    if poses is None or estimate.evidence is None:
+    if poses is None or estimate.pairs is None:
         return None
     found = poses.transforms[: worth_a_look(poses)]
     seen = fitted = estimate.evidence(found)
     if settings.surfaces:
-        found = torch.stack(
-            [fit_surfaces(pose[None], estimate.evidence.pairs)[0] for pose in found]
-        )
+        found = torch.stack([fit_surfaces(pose[None], estimate.pairs)[0] for pose in found])
         fitted = estimate.evidence(found)
     right = torch.zeros(len(found), dtype=torch.bool)
     if truth is not None:  # right puts the part that both clouds hold where it belongs

@@ -24,20 +24,6 @@ from pcnn.registration.verifier import best_poses
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """The evidence for poses of one pair of several."""
-
-    pairs: PairEvidence
-    number: int
-
-    def __call__(self, poses: Tensor) -> Tensor:
-        """Look at poses [K, 4, 4] float64."""
-        asked = [poses[:0]] * len(self.pairs.sources)
-        asked[self.number] = poses
-        return self.pairs(asked)[self.number]
-
-
-@dataclass(frozen=True, eq=False)
 class Estimate:
     """Matches and transform of a pair."""
 
@@ -45,8 +31,16 @@ class Estimate:
     target: Tensor  # [M, 3] their partners
     solution: Solution  # the transform, None where there is none, and which matches agree with it
     agreed: Tensor  # [M] bool, matches that agreed before surfaces moved the pose
-    evidence: Evidence | None = None  # for any pose of the pair; None where the solver found none
+    pairs: PairEvidence | None = None  # that it was judged with; None where the solver found none
+    number: int = 0  # among these
     seconds: float = math.nan  # of matching and solving
+
+    def evidence(self, poses: Tensor) -> Tensor:
+        """The evidence [K, E] for poses [K, 4, 4] float64 of the pair, of which there is one."""
+        assert self.pairs is not None
+        asked = [poses[:0]] * len(self.pairs.sources)
+        asked[self.number] = poses
+        return self.pairs(asked)[self.number]
 
 
 def estimate_all(
@@ -111,7 +105,7 @@ def _judged(
             for one, pose, rows in zip(chosen, poses, near, strict=True)
         ]
     return [
-        replace(one, solution=last, evidence=Evidence(seen, number), agreed=first.inliers)
+        replace(one, solution=last, pairs=seen, number=number, agreed=first.inliers)
         for number, (one, first, last) in enumerate(zip(estimates, chosen, fitted, strict=True))
     ]
 

@@ -83,7 +83,7 @@ class Clouds:
 
     @cached_property
     def cells(self) -> SortedCells:
-        return SortedCells(self.places.float(), self.radius, self.number)
+        return SortedCells(self.places.float(), self.radius, self.number, len(self.sizes))
 
     @cached_property
     def across(self) -> Tensor:
@@ -92,7 +92,8 @@ class Clouds:
         return torch.arange(number, device=self.places.device).roll(number // 2)
 
     @cached_property
-    def _others(self) -> Nearest:
+    def others(self) -> Nearest:
+        """A search of the other cloud of every one by dense products."""
         sizes = torch.tensor(self.sizes).to(self.places.device)[self.across, None]
         rows = torch.arange(max(self.sizes), device=sizes.device)
         there = rows < sizes
@@ -106,15 +107,11 @@ class Clouds:
         On a CPU of those within reach, -1 where there is none; on a GPU of all, without a wait.
         """
         if self.places.is_cuda:
-            return self.nearest_of_all(query)
+            index = self.others(query) + self.starts[self.across, None]
+            return (query - self.places[index]).norm(dim=2).float(), index
         flat = query.flatten(0, 1).float()
         found = self.cells.nearest(flat, reach, self.across.repeat_interleave(query.shape[1]))
         return found[0].view(query.shape[:2]), found[1].view(query.shape[:2])
-
-    def nearest_of_all(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """The nearest by dense products; see `nearest`."""
-        index = self._others(query) + self.starts[self.across, None]
-        return (query - self.places[index]).norm(dim=2).float(), index
 
 
 class Sides(NamedTuple):
@@ -210,7 +207,7 @@ class PairEvidence:
     @cached_property
     def sides(self) -> Sides:
         """The parts of all clouds that no pose changes."""
-        clouds, across, radius = self.clouds, self.clouds.across, PATCH * self.voxel_size
+        clouds, across = self.clouds, self.clouds.across
         sizes, device = clouds.sizes, clouds.places.device
         starts = clouds.starts[:, None]
         steps = [torch.arange(0, size, max(math.ceil(size / SAMPLES), 1)) for size in sizes]
@@ -222,9 +219,9 @@ class PairEvidence:
         some, own = clouds.places[rows], clouds.features[rows]
         valid = valid.to(device)
         own_cloud = torch.arange(len(sizes), device=device).repeat_interleave(rows.shape[1])
-        normals = principal_axes(
-            clouds.places, some.flatten(0, 1), clouds.cells, radius, own_cloud
-        )[1][:, :, 0].view(some.shape)
+        normals = principal_axes(clouds.places, some.flatten(0, 1), clouds.cells, own_cloud)[1][
+            :, :, 0
+        ].view(some.shape)
         alike = ((normals @ normals.mT).abs() > PARALLEL) & valid[:, None]
         alike = alike.sum(2).double() / valid.sum(1)[:, None]
         gaps = torch.cdist(own, clouds.features[among[across]])

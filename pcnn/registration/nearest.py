@@ -3,58 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pcnn.maps.point_cells import Block, PointCells, blocks
+from pcnn.maps.base import has_kernels
+from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Window
+from pcnn.maps.point_cells import MOST_COMPARED, Block, PointCells, blocks, check_pairs
 
 #: Entries of a block of distances: on a GPU, and in a CPU's cache.
 BLOCK, CACHED = 1 << 26, 1 << 19
 
 
-class SortedCells(PointCells):
-    """Points sorted by cell, of one cloud or of several, to be searched several times."""
+class SortedCells:
+    """Points of one cloud or of several, to be searched within a radius several times."""
 
-    def __init__(self, points: Tensor, radius: float, clouds: Tensor | None = None) -> None:
-        super().__init__(points, clouds, radius)
+    def __init__(
+        self, points: Tensor, radius: float, clouds: Tensor | None = None, number: int = 1
+    ) -> None:
+        self.points, self.radius, self.clouds, self.number = points, radius, clouds, number
+
+    @cached_property
+    def _cells(self) -> PointCells:
+        return PointCells(self.points, self.clouds, self.radius)
+
+    def pairs(self, query: Tensor, clouds: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """All pairs (query, point) of one cloud within the radius, ascending."""
+        points, reach = self.points, self.radius
+        if not (has_kernels(points.device) and len(points) and len(query)):
+            return self._cells.pairs(query, clouds, reach)
+        window = Window(reach, (1.0, 1.0, 1.0), (1, 1, 1))  # one slot takes all
+        own, of = (
+            batch if batch is not None else torch.zeros_like(side[:, 0], dtype=torch.int64)
+            for batch, side in ((self.clouds, points), (clouds, query))
+        )
+        held = SortedPoints.of(points, own, self.number, reach)
+        counted = CountedNeighbours.of(held, query, of, window, MOST_COMPARED)
+        number, crowd = counted.crowd.tolist()
+        check_pairs(query, reach, number, crowd)
+        found = counted.fill(number)
+        return found.out_index.long(), found.in_index.long()
 
     def nearest(
         self, query: Tensor, radius: float, clouds: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The nearest point of every query within a radius, the radius included."""
+        """The nearest point of every query within a radius up to the own one, included."""
+        if has_kernels(query.device):
+            at, found = self.pairs(query, clouds)
+            square = (
+                (query.index_select(0, at) - self.points.index_select(0, found)).square().sum(1)
+            )
+            return least_of(square, at, found, len(query), radius)
         distance = query.new_full((len(query),), torch.inf)
         index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
-        for block in blocks(self.runs(query, clouds, radius)):
+        for block in blocks(self._cells.runs(query, clouds, radius)):
             some = block.queries
             distance[some], index[some] = self._nearest(query[some], block, radius)
         return distance, index
 
     def _nearest(self, query: Tensor, block: Block, radius: float) -> tuple[Tensor, Tensor]:
-        x, y, z = (gap.square_() for gap in self.gaps(query.T.contiguous(), block))
+        x, y, z = (gap.square_() for gap in self._cells.gaps(query.T.contiguous(), block))
         square = x.add_(y).add_(z)
-        best = query.new_full((len(query),), torch.inf).scatter_reduce_(0, block.at, square, "amin")
-        best = torch.where(best <= radius**2, best, torch.inf)
-        hit = (square == best.index_select(0, block.at)).nonzero().squeeze(1)
-        first = torch.full_like(best, self.number, dtype=torch.int64)
-        first.scatter_reduce_(0, block.at[hit], self.order[block.place[hit]], "amin")
-        return best.sqrt(), torch.where(first < self.number, first, -1)
+        found = self._cells.order[block.place]
+        return least_of(square, block.at, found, len(query), radius)
+
+
+def least_of(
+    square: Tensor, at: Tensor, found: Tensor, number: int, radius: float
+) -> tuple[Tensor, Tensor]:
+    """Distances and rows of the nearest of points found at queries, by squares of distances."""
+    best = square.new_full((number,), torch.inf).scatter_reduce_(0, at, square, "amin")
+    best = torch.where(best <= radius**2, best, torch.inf)
+    far = torch.iinfo(torch.int64).max
+    there = torch.where(square == best.index_select(0, at), found, far)
+    first = torch.full_like(best, far, dtype=torch.int64).scatter_reduce_(0, at, there, "amin")
+    return best.sqrt(), torch.where(first < far, first, -1)
 
 
 def principal_axes(
-    points: Tensor, places: Tensor, cells: SortedCells, radius: float, clouds: Tensor | None = None
+    points: Tensor, places: Tensor, cells: SortedCells, clouds: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """How far, and along which axes, the points around places spread; places are of `clouds`."""
-    at, found = cells.pairs(places.float(), clouds, radius)
+    at, found = cells.pairs(places.float(), clouds)
     # [K, 3], about the place to keep digits
     gap = (points.index_select(0, found) - places.index_select(0, at)).double()
     x, y, z = gap.split(1, dim=1)
     # the upper half of the products of coordinates, and the coordinates
-    terms = torch.cat([x * gap, y * gap[:, 1:], z * z, gap], 1)  # [K, 9]
-    count = torch.bincount(at, minlength=len(places)).clamp(min=1)[:, None]  # [N, 1]
-    means = gap.new_zeros(len(places), 9).index_add_(0, at, terms) / count
-    mean = means[:, 6:]
+    terms = torch.cat([x * gap, y * gap[:, 1:], z * z, gap, torch.ones_like(x)], 1)  # [K, 10]
+    sums = gap.new_zeros(len(places), 10).index_add_(0, at, terms)
+    means = sums / sums[:, 9:].clamp(min=1)
+    mean = means[:, 6:9]
     square = means[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].unflatten(1, (3, 3))
     covariance = square - mean[:, :, None] * mean[:, None, :]
     variances, axes = torch.linalg.eigh(covariance)

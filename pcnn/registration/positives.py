@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.maps.base import has_kernels
-from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Window
-from pcnn.maps.point_cells import MOST_COMPARED, PointCells, check_pairs, checked_reach
+from pcnn.maps.point_cells import checked_reach
+from pcnn.registration.nearest import SortedCells
 
 
 def positive_pairs(
@@ -33,17 +32,8 @@ def positive_pairs(
     moved = moved - middle[source_pair]
     there = target.double() - middle[target_pair]
     moved, there = moved.float(), there.float()
-    if has_kernels(source.device):
-        window = Window(reach, (1.0, 1.0, 1.0), (1, 1, 1))  # one slot takes all
-        points = SortedPoints.of(there, target_pair, len(transforms), reach)
-        counted = CountedNeighbours.of(points, moved, source_pair, window, MOST_COMPARED)
-        number, crowd = counted.crowd.tolist()
-        check_pairs(moved, reach, number, crowd)
-        in_index, out_index, _ = counted.fill(number)
-        pairs = torch.stack([out_index, in_index], 1).long()
-    else:
-        cells = PointCells(there, target_pair, reach)
-        pairs = torch.stack(cells.pairs(moved, source_pair, reach), 1)
+    cells = SortedCells(there, reach, target_pair, len(transforms))
+    pairs = torch.stack(cells.pairs(moved, source_pair), 1)
     return pairs, torch.searchsorted(pairs[:, 0].contiguous(), source_offsets)
 
 

@@ -119,7 +119,6 @@ def register_described(
         raise unsupported(f"{agree}, and lie within {width:.2g} m of a line")
     verifier = settings.verifier or shipped_verifier()
     least = verifier.threshold if min_confidence is None else min_confidence
-    assert estimate.evidence is not None  # there is a pose
     confidence = verifier.confidence(estimate.evidence(transform[None])[0])
     if not confidence >= least:
         needed = f"{least:.2f} required (min_confidence)"

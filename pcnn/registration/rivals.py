@@ -136,10 +136,10 @@ class _Surface:
 
     def __init__(self, target: Tensor, voxel_size: float, generator: torch.Generator) -> None:
         rows = drawn(len(target), TARGET, generator).to(target.device)
-        some, radius = target[rows], 2.5 * voxel_size
+        some = target[rows]
         self.points, self.search = some.double(), Nearest(some.float()[None])
-        cells = SortedCells(target.float(), radius)
-        self.normals = principal_axes(target, some, cells, radius)[1][:, :, 0]
+        cells = SortedCells(target.float(), 2.5 * voxel_size)
+        self.normals = principal_axes(target, some, cells)[1][:, :, 0]
         self.voxel_size = voxel_size
         # fewer points of a surface lie further apart
         self.step = voxel_size * math.sqrt(len(target) / len(rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
 
@@ -18,7 +18,6 @@ Matching = Literal["one_way", "mutual"]
 #: How a number of samples is drawn: points before matching, matches.
 Sampling = Literal["random_points", "random_matches"]
 Solver = Literal["ransac", "cliques"]
-SOLVERS: tuple[str, ...] = get_args(Solver)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ so the distance of a point from the plane that it meets says more than that from
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -45,33 +43,24 @@ def fit_surfaces(transforms: Tensor, pairs: PairEvidence) -> Tensor:
     axes = torch.eye(3, dtype=pose.dtype, device=pose.device)
     axes = axes.repeat_interleave(fixed.shape[1], 0).expand(len(pose), -1, -1)
     for step in range(len(WIDTHS) + 1):
-        met = _met(pose, pairs, normals, flat)
+        points, planes, along, weight = _met(pose, pairs, normals, flat)
         placed = transform_points(pose, moving)  # [B, M, 3]
         gaps = placed - fixed
         hold = _inside(gaps.square().sum(2), pairs.distance) * matched
-        off = met.gap.square()
-        support = (met.flat * _inside(off, WIDTHS[-1] * cell) ** 3).sum(1)
+        off = along.square()
+        support = (weight * _inside(off, WIDTHS[-1] * cell) ** 3).sum(1)
         support = support.add((hold**3).sum(1), alpha=HOLD)
         better = support > most
         best = torch.where(better[:, None, None], pose, best)
         most = torch.where(better, support, most)
         if step < len(WIDTHS):
-            points = torch.cat([met.points, placed.repeat(1, 3, 1)], 1)
-            planes = torch.cat([met.normals, axes], 1)
-            gap = torch.cat([met.gap, gaps.mT.flatten(1)], 1)
-            weight = met.flat * _inside(off, WIDTHS[step] * cell) ** 2
+            points = torch.cat([points, placed.repeat(1, 3, 1)], 1)
+            planes = torch.cat([planes, axes], 1)
+            gap = torch.cat([along, gaps.mT.flatten(1)], 1)
+            weight = weight * _inside(off, WIDTHS[step] * cell) ** 2
             weight = torch.cat([weight, (HOLD * hold**2).repeat(1, 3)], 1)
             pose = _motion(points, planes, gap, weight) @ pose
     return best.to(transforms.device)
-
-
-class _Met(NamedTuple):
-    """Points of both clouds, where poses lay them, and the planes that they meet or have."""
-
-    points: Tensor  # [B, P, 3] float64
-    normals: Tensor  # [B, P, 3] in the target
-    gap: Tensor  # [B, P] between the surfaces, along the normal
-    flat: Tensor  # [B, P] weight of the plane; 0 where no point of the other cloud is near
 
 
 def _planes(pairs: PairEvidence) -> tuple[Tensor, Tensor]:
@@ -82,17 +71,23 @@ def _planes(pairs: PairEvidence) -> tuple[Tensor, Tensor]:
         torch.arange(end - own, end, EVERY) for end, own in zip(ends, clouds.sizes, strict=True)
     ]
     kept = torch.cat(rows).to(clouds.places.device)
-    cells = SortedCells(clouds.places[kept].float(), radius, clouds.number[kept])
+    points, number = clouds.places[kept], len(clouds.sizes)
+    cells = SortedCells(points.float(), radius, clouds.number[kept], number)
     size, width = sides.some.shape[:2]
     own = torch.arange(size, device=kept.device).repeat_interleave(width)
     places = sides.some.flatten(0, 1)
-    variances, axes = principal_axes(clouds.places[kept], places, cells, radius, own)
+    variances, axes = principal_axes(points, places, cells, own)
     least, middle, most = variances.clamp(min=0).sqrt().unbind(1)
     flat = ((middle - least) / most.clamp(min=1e-12)).square().view(size, width)
     return axes[:, :, 0].view(size, width, 3), flat * sides.valid
 
 
-def _met(pose: Tensor, pairs: PairEvidence, normals: Tensor, flat: Tensor) -> _Met:
+def _met(
+    pose: Tensor, pairs: PairEvidence, normals: Tensor, flat: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Points of both clouds where poses lay them, [B, P, 3] float64; of the planes that they meet
+    or have the normals [B, P, 3], the gap along these, and a weight, 0 where no point is near.
+    """
     some, number, reach = pairs.sides.some, len(pose), MEET * pairs.voxel_size
     placed = transform_points(torch.cat([pose, inverse(pose)]), some)  # [S, P, 3]
     gap, rows = pairs.clouds.nearest(placed, reach)
@@ -101,7 +96,7 @@ def _met(pose: Tensor, pairs: PairEvidence, normals: Tensor, flat: Tensor) -> _M
     turned = torch.cat([normals[:number] @ pose[:, :3, :3].mT, normals[number:]], 1)
     along = ((points - torch.cat([partners[:number], some[number:]], 1)) * turned).sum(2)
     meets = (gap < reach) * flat
-    return _Met(points, turned, along, torch.cat([meets[:number], meets[number:]], 1))
+    return points, turned, along, torch.cat([meets[:number], meets[number:]], 1)
 
 
 def _inside(square: Tensor, width: float) -> Tensor:

@@ -9,7 +9,7 @@ from pcnn.registration.nearest import SortedCells, nearest_within
 
 @pytest.mark.parametrize(("candidates", "table"), [(1 << 21, 0), (50, 1 << 20)])
 def test_the_nearest_is_that_of_all_distances(
-    candidates: int, table: int, monkeypatch: pytest.MonkeyPatch
+    candidates: int, table: int, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(point_cells, "TABLE", table)
     monkeypatch.setattr(point_cells, "CHUNK", candidates)
@@ -29,7 +29,7 @@ def test_the_nearest_is_that_of_all_distances(
         # of two clouds in one search, each query meets its own
         both, clouds = torch.cat([points, points + 0.01]), torch.arange(2).repeat_interleave(number)
         own = torch.arange(queries) % 2
-        together = SortedCells(both, 1.3 * radius, clouds).nearest(query, radius, own)[1]
+        together = SortedCells(both, 1.3 * radius, clouds, 2).nearest(query, radius, own)[1]
         for cloud in (0, 1):
             alone = SortedCells(both[clouds == cloud], radius).nearest(query[own == cloud], radius)[
                 1
