@@ -99,6 +99,9 @@ class Reading:
         """Where the origin of a cloud is put, in the coordinates of its file."""
         if not len(points) or not (self.centred or self.on_floor):
             return np.zeros(3)
+        near = max(-points.min(), points.max()) <= _FAR
+        if near and not (self.on_floor or self.at_sensor or in_map or piece):
+            return np.zeros(3)
         middle = (points.min(axis=0) + points.max(axis=0)) / 2
         if self.on_floor:
             middle[2] = np.quantile(points[:, 2], 0.001)
@@ -111,8 +114,6 @@ class Reading:
             if not piece and _GROUND[0] <= middle[2] <= _GROUND[1]:
                 middle[2] = 0
             return np.round(middle)
-        if not (in_map or piece) and max(-points.min(), points.max()) <= _FAR:
-            return np.zeros(3)
         middle[2] = np.median(points[:, 2])  # a bird or a stray echo moves the middle of heights
         return np.round(middle)
 
