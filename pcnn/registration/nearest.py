@@ -107,8 +107,8 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
     distance = query.new_full((len(query),), torch.inf)
     index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
     open_rows = torch.arange(len(query), device=query.device)
-    # on a CPU dense places are not searched at the full radius
-    for step in (1,) if query.is_cuda else (8, 4, 2, 1):
+    # dense places are not searched at the full radius
+    for step in (4, 1) if query.is_cuda else (8, 4, 2, 1):
         if len(open_rows) == 0:
             break
         gap, found = SortedCells(points, radius / step).nearest(query[open_rows], radius / step)

@@ -45,24 +45,19 @@ class NetworkDescriptor:
         if not all(map(len, clouds)):
             raise ValueError("a cloud without points has no descriptors")
         points = torch.cat([cloud.to(self.device) for cloud in clouds]) / self.factor
-        numbers = torch.arange(len(clouds)).repeat_interleave(torch.tensor(list(map(len, clouds))))
         inputs = torch.nn.functional.pad(points, (0, 1), value=1.0)
-        batch = numbers.to(self.device)
-        both = self.placement.place(points, inputs, batch, len(clouds), self.own_size)
+        numbers = torch.arange(len(clouds)).repeat_interleave(torch.tensor(list(map(len, clouds))))
+        batch = numbers.to(self.device), len(clouds)
+        both = self.placement.place(points, inputs, *batch, self.own_size)
         x = SparseTensor(both.features[:, 3:].contiguous(), both.geometry)
-        offsets = both.geometry.batch_offsets
-        described = unit_length(self._finite(self.net(x)))
-        places = both.features[:, :3].float() * self.factor
-        sizes = offsets.diff().tolist()
-        return [
-            Described(*each)
-            for each in zip(places.split(sizes), described.split(sizes), strict=True)
-        ]
-
-    def _finite(self, found: SparseTensor) -> Tensor:
-        features = found.features.float()
+        features = self.net(x).features.float()
         if not bool(torch.isfinite(features).all()):
             raise ValueError(
                 f"{self.own_name} gives NaN or infinite descriptors; train it at a smaller rate"
             )
-        return features
+        places = both.features[:, :3].float() * self.factor
+        sizes = both.geometry.batch_offsets.diff().tolist()
+        return [
+            Described(*each)
+            for each in zip(places.split(sizes), unit_length(features).split(sizes), strict=True)
+        ]

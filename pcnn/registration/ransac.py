@@ -48,7 +48,10 @@ def ransac(
         rows = torch.randint(len(one), shape, generator=generator, device=one.device)
         transforms = _hypotheses(one, other, rows, settings)
         if len(transforms):
-            most, top = _scores(transforms, one, other, settings.distance).max(0)
+            inliers, squares = hypothesis_scores(transforms, one, other, settings.distance)
+            spread = squares / inliers.clamp(min=1)  # ties are told by residuals
+            scores = inliers.double() + (1 - spread.double()) * 0.999
+            most, top = torch.where(inliers > 0, scores, 0).max(0)
             if float(most) > score:
                 score, best = float(most), transforms[top]
     if best is None:
@@ -95,13 +98,6 @@ def _plausible(source: Tensor, target: Tensor, rows: Tensor, settings: RansacSet
     ratio = settings.edge_length
     good = (one >= ratio * other) & (other >= ratio * one) & (rows[:, first] != rows[:, second])
     return good.all(1)
-
-
-def _scores(transforms: Tensor, source: Tensor, target: Tensor, distance: float) -> Tensor:
-    """Scores [S] of hypotheses: matches that agree, ties by their residuals."""
-    inliers, squares = hypothesis_scores(transforms, source, target, distance)
-    spread = squares / inliers.clamp(min=1)
-    return torch.where(inliers > 0, inliers.double() + (1 - spread.double()) * 0.999, 0)
 
 
 def _inliers(transform: Tensor, source: Tensor, target: Tensor, distance: float) -> Tensor:

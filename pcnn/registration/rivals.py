@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -111,24 +110,14 @@ def scale_of(source: Tensor, target: Tensor, seed: int = 0) -> float:
     alike &= (edges[0].amin(1) > 0) & (edges[1].amin(1) > 0)
     mean = logs.mean(1)
     limit = math.log(LARGEST) + 2 * BIN
-    mean = mean[alike & (mean.abs() < limit)]
+    mean = mean[alike & (mean.abs() < limit)].cpu()
     if not len(mean):
         return math.nan
     bins = round(2 * limit / BIN)
-    counts = torch.histc(mean, bins, -limit, limit).cpu()
+    counts = torch.histc(mean, bins, -limit, limit)
     near = torch.nn.functional.pad(counts, (1, 1)).unfold(0, 3, 1).sum(1)
     top = limit * ((2 * int(near.argmax()) + 1) / bins - 1)
     return math.exp(float(mean[(mean - top).abs() < 1.5 * BIN].median()))
-
-
-class _Look(NamedTuple):
-    """Source points [S] in several poses [K]."""
-
-    placed: Tensor  # [K, S, 3]
-    nearest: Tensor  # [K, S] rows of the nearest target points
-    gap: Tensor  # [K, S] distance to them
-    on: Tensor  # [K, S] whether they lie on the target's surface
-    lost: Tensor  # [K, S] whether no target is near
 
 
 class _Surface:
@@ -147,21 +136,22 @@ class _Surface:
     def nearest(self, poses: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
         """Where poses [K, 4, 4] put the source, and the nearest rows."""
         placed = transform_points(poses, source)
-        return placed, self.search(placed.float().view(1, -1, 3)).view(placed.shape[:2])
+        return placed, self.search(placed.float().reshape(1, -1, 3)).view(placed.shape[:2])
 
-    def look(self, poses: Tensor, source: Tensor) -> _Look:
+    def look(self, poses: Tensor, source: Tensor, reach: float = LOST) -> tuple[Tensor, ...]:
+        """Which points [K, S] lie on the surface, and which beside it within a reach [voxels];
+        where they are, and the nearest rows.
+        """
         placed, index = self.nearest(poses, source)
         away = placed - self.points[index]
-        gap = away.norm(dim=2)
-        lost = gap > LOST * self.step
-        off = (away * self.normals[index]).sum(2).abs()
-        return _Look(placed, index, gap, (off < ON * self.voxel_size) & ~lost, lost)
+        near = away.norm(dim=2) <= reach * self.step
+        on = (away * self.normals[index]).sum(2).abs() < ON * self.voxel_size
+        return on & near, ~on & near, placed, index
 
     def as_well(self, poses: Tensor, source: Tensor) -> Tensor:
         """Which poses [K] put the source on the target, and hardly a point beside it."""
-        seen = self.look(poses, source)
-        off = (~seen.on & ~seen.lost).double().mean(1)
-        return (seen.on.double().mean(1) >= AGAIN) & (off <= OFF)
+        on, off = (share.double().mean(1) for share in self.look(poses, source)[:2])
+        return (on >= AGAIN) & (off <= OFF)
 
     def refined(self, poses: Tensor, source: Tensor) -> Tensor:
         """Poses [K, 4, 4] after some steps of point-to-point ICP."""
@@ -187,24 +177,19 @@ def with_other_poses(
     surface = _Surface(target, voxel_size, generator)
     some = source[drawn(len(source), SOURCE, generator).to(source.device)].double()
     start = transform.to(some)[None]
-    seen = surface.look(start, some)
-    lying = (seen.on & (seen.gap < NEAR * surface.step))[0].nonzero()[:, 0]
+    on, _, placed, index = surface.look(start, some, NEAR)
+    lying = on[0].nonzero()[:, 0]
     if len(lying) < FEWEST:
         return rivals
     some = some[lying]
     few = some[:ALIGNED]
-    placed, normals = torch.stack([seen.placed[0], surface.normals[seen.nearest[0]]])[
-        :, lying
-    ].cpu()
+    placed, normals = torch.stack([placed[0], surface.normals[index[0]]])[:, lying].cpu()
     moved = MOTION * voxel_size
     slides, turns = _slides(placed, normals, moved), _turns(placed.mean(0), normals)
     slid, turned = torch.cat([slides, turns]).to(start).split([len(slides), len(turns)])
     slid, turned = slid @ start, turned @ start
-    fits, share = (
-        surface.as_well(slid, some),
-        surface.look(turned, few[:TURNED]).on.double().mean(1),
-    )
-    fits, share = fits.view(-1, 2).all(1).repeat_interleave(2).cpu(), share.cpu()
+    fits = surface.as_well(slid, some).view(-1, 2).all(1).repeat_interleave(2).cpu()
+    share = surface.look(turned, few[:TURNED])[0].double().mean(1).cpu()
     if fits.any():  # turns about a free axis would be found, too
         return replace(rivals, poses=tuple(slid.cpu()[fits]))
     best = share.argsort(descending=True)[:REFINED]
