@@ -95,7 +95,7 @@ def write_pair(
         "confidence": or_none(found.confidence),
         "descriptor": found.descriptor,
         "chosen_because": found.reason,
-        "cloud_span_m": round(measures.most_span, 4),
+        "cloud_span_m": round(max(measures.spans), 4),
         "cloud_width_m": round(measures.width, 4),
         "point_spacing_m": round(measures.spacing, 4),
         "solver": found.solver,

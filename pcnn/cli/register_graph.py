@@ -85,7 +85,7 @@ def place_together(
         "refused": refused,
         "descriptor": descriptor.name,
         "chosen_because": choice.reason,
-        "cloud_span_m": measures.most_span,
+        "cloud_span_m": max(measures.spans),
         "cloud_width_m": measures.width,
         "point_spacing_m": measures.spacing,
     }

@@ -43,8 +43,8 @@ class SortedCells:
         counted = CountedNeighbours.of(held, query, of, window, MOST_COMPARED)
         number, crowd = counted.crowd.tolist()
         check_pairs(query, reach, number, crowd)
-        found = counted.fill(number)
-        return found.out_index.long(), found.in_index.long()
+        found, at, _ = counted.fill(number)
+        return at.long(), found.long()
 
     def nearest(
         self, query: Tensor, radius: float, clouds: Tensor | None = None
