@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import laspy
@@ -101,13 +102,16 @@ def test_a_square_is_classified_with_what_lies_around_it(
 ) -> None:
     """Against each square by itself, of a cloud in several parts."""
     places = np.asarray(write_las(tmp_path / "a.laz", 3000).xyz)
-    predictor = Predictor.load(kitti, torch.device("cpu"))
+    predictor = replace(
+        Predictor.load(kitti, torch.device("cpu")), temperature=1e22
+    )  # random weights are that sure
     parts = open_parts(tmp_path / "a.laz", predictor.reading)
     whole = parts.whole()
     monkeypatch.setattr("pcnn.datasets.readers.clouds.PART", 700)
     (tmp_path / "tiles").mkdir()
     found = classify(predictor, parts, tmp_path / "tiles", 13.0)
     assert found.counts()[0].sum() == 3000
+    assert len(np.unique(found.confidence)) > 9
     squares = np.floor(places[:, :2] / 13)
     different = {tuple(square) for square in squares}
     assert found.notes[0].startswith(f"squares of 13 m, {len(different)} of them")
