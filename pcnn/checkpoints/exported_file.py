@@ -33,12 +33,9 @@ SCALE = ":scale"
 _MOST = 127
 
 
-def write_exported(path: Path, content: Mapping[str, Any]) -> None:
-    """Write the content of a checkpoint, whole or not at all."""
-    plain = {key: value for key, value in content.items() if key != "state_dict"}
-    state = content["state_dict"]
-    weights = {name.removeprefix(NET): v for name, v in state.items() if name.startswith(NET)}
-    write_tensors(path, weights, {_WORD: yaml.safe_dump(plain, sort_keys=False)})
+def write_exported(path: Path, weights: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Write weights and what they belong to, whole or not at all."""
+    write_tensors(path, weights, {_WORD: yaml.safe_dump(dict(about), sort_keys=False)})
 
 
 def read_exported(path: Path) -> dict[str, Any]:

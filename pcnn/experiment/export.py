@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.checkpoints import RunCheckpoint
-from pcnn.checkpoints.exported_file import NET, packed, write_exported
+from pcnn.checkpoints.exported_file import packed, write_exported
 from pcnn.config import stored as stored_config
 from pcnn.config.values import FOLDERS
 from pcnn.experiment.report import revision
@@ -33,10 +33,8 @@ def export(
         raise ValueError(f"bits={bits}: weights are written in 16 or 8 bits")
     path = Path(checkpoint)
     found = RunCheckpoint.read(path, mmap=False)
-    content = found.content
     with named(path, "checkpoint of a run"):
-        config, state = stored_config(found.config, path), content["state_dict"]
-    held = {name: value for name, value in state.items() if name.startswith(NET)}
+        config, held = stored_config(found.config, path), found.weights
     weights: dict[str, Tensor] = {}
     for name, value in held.items():
         weights |= stored(name, value, bits)
@@ -47,17 +45,17 @@ def export(
         **{key: config[key]["name"] for key in ("model", "task", "geometry", "dataset")},
         "source": source,
         "seed": config["seed"],
-        "steps": int(content["global_step"]),
+        "steps": found.steps,
         "parameters": sum(value.numel() for value in learnt),
         "bits": bits,
-        "revision": content.get("pcnn_export", {}).get("revision") or revision(),
+        "revision": found.content.get("pcnn_export", {}).get("revision") or revision(),
     }
     kept = without_places(config)
     if temperature is not None:
         kept["data"] = {**kept["data"], "temperature": temperature}
     kept["tags"] = ["simulated"] if source != "real" else []
-    about = {"pcnn_config": kept, "pcnn_export": facts, "global_step": facts["steps"]}
-    write_exported(Path(out), {"state_dict": weights, **about})
+    about = {"pcnn_config": kept, "pcnn_export": facts, "global_step": found.steps}
+    write_exported(Path(out), weights, about)
     return facts
 
 

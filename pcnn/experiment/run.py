@@ -32,7 +32,6 @@ from pcnn.experiment.run_config import allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby, write_counts
 from pcnn.experiment.stored_options import command_words, is_kept, keys_of, with_stored
 from pcnn.experiment.weights import (
-    best_checkpoint,
     check_fit,
     fitting,
     read_config,
@@ -213,6 +212,15 @@ def fit_and_evaluate(
         if not metrics and cfg.train:
             console.say("no cloud was validated or tested: no figures", style="bold yellow")
     return metrics.get(cfg.task.get("metric") or "")  # None: nothing was measured
+
+
+def best_checkpoint(trainer: L.Trainer) -> str:
+    """The best checkpoint of the training that just ended, or its last one without validation."""
+    kept = trainer.checkpoint_callback
+    path = getattr(kept, "best_model_path", "") or getattr(kept, "last_model_path", "")
+    if not path:
+        raise ConfigError("callbacks", "without a checkpoint nothing can be evaluated")
+    return str(path)
 
 
 def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Interval, Len, MinLen
 from omegaconf import DictConfig, OmegaConf
@@ -19,9 +19,6 @@ from pcnn.config.values import selected
 from pcnn.errors import ConfigError, FileError, MissingFileError
 from pcnn.files.bounded import named, read_json
 from pcnn.ranges import Channels, Length, Positive, Seed
-
-if TYPE_CHECKING:
-    import lightning as L
 
 #: Folder of the weights that come with the package, and the file in it that lists them.
 SHIPPED, CATALOGUE = Path(__file__).parents[1] / "weights", "catalogue.json"
@@ -166,12 +163,3 @@ def fitting(checkpoint: object) -> Iterator[None]:
         if "loading state_dict" not in str(error):
             raise
         raise FileError(checkpoint, "weights of another network than its configuration") from error
-
-
-def best_checkpoint(trainer: L.Trainer) -> str:
-    """The best checkpoint of the training that just ended, or its last one without validation."""
-    kept = trainer.checkpoint_callback
-    path = getattr(kept, "best_model_path", "") or getattr(kept, "last_model_path", "")
-    if not path:
-        raise ConfigError("callbacks", "without a checkpoint nothing can be evaluated")
-    return str(path)

@@ -59,8 +59,8 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 
     def read(**changed: Tensor | None) -> dict[str, Tensor]:
         state = {**whole, **{name.replace("__", ":"): value for name, value in changed.items()}}
-        kept = {f"net.{name}": value for name, value in state.items() if value is not None}
-        write_exported(path, {"state_dict": kept, "global_step": 1})
+        kept = {name: value for name, value in state.items() if value is not None}
+        write_exported(path, kept, {"global_step": 1})
         return RunCheckpoint.read(path).weights
 
     assert read().keys() == {"bias", "w"}

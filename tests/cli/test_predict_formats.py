@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import pcnn
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.checkpoints.exported_file import write_exported
 from pcnn.datasets.readers.clouds import open_parts
 from pcnn.experiment import weights
@@ -63,9 +64,10 @@ def test_without_a_checkpoint(kitti: Path, tmp_path: Path) -> None:
     for name in ("seg_rooms", "seg_streets"):
         assert name in text
     # as soon as there are such weights
-    content = torch.load(kitti, weights_only=True)
+    found = RunCheckpoint.read(kitti)
     for name in ("seg_rooms", "seg_streets"):
-        write_exported(tmp_path / f"{name}.safetensors", {**content, "global_step": 1})
+        about = {"pcnn_config": found.config, "global_step": 1}
+        write_exported(tmp_path / f"{name}.safetensors", found.weights, about)
     text = run(*words)
     assert "room.bin: seg_rooms: the cloud spans 1" in text
     assert "street.bin: seg_streets: the cloud spans 8" in text
@@ -102,9 +104,8 @@ def test_a_square_is_classified_with_what_lies_around_it(
 ) -> None:
     """Against each square by itself, of a cloud in several parts."""
     places = np.asarray(write_las(tmp_path / "a.laz", 3000).xyz)
-    predictor = replace(
-        Predictor.load(kitti, torch.device("cpu")), temperature=1e22
-    )  # random weights are that sure
+    predictor = Predictor.load(kitti, torch.device("cpu"))
+    predictor = replace(predictor, temperature=1e22)  # random weights are that sure
     parts = open_parts(tmp_path / "a.laz", predictor.reading)
     whole = parts.whole()
     monkeypatch.setattr("pcnn.datasets.readers.clouds.PART", 700)

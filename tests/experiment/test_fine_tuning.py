@@ -50,10 +50,9 @@ def task(net: nn.Module, classes: int) -> SegmentationTask:
 
 
 def weights_in(folder: Path, net: nn.Module) -> str:
-    state = {f"net.{name}": value for name, value in net.state_dict().items()}
     config = {"model": {"name": "minkunet", "width": 0.0625}}
     path = folder / "given.safetensors"
-    write_exported(path, {"state_dict": state, "pcnn_config": config, "global_step": 1})
+    write_exported(path, net.state_dict(), {"pcnn_config": config, "global_step": 1})
     return str(path)
 
 
@@ -75,7 +74,7 @@ def test_weights_by_name_and_shape(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no weights of that name"):
         build.initialised(own, OmegaConf.create({"init_from": "nowhere"}))
     broken = {name: value * torch.nan for name, value in given.named_parameters()}
-    write_exported(Path(path), {"state_dict": {f"net.{n}": v for n, v in broken.items()}})
+    write_exported(Path(path), broken, {})
     with pytest.raises(FileError, match="NaN"):
         build.initialised(own, cfg)
 
