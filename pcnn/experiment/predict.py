@@ -20,7 +20,7 @@ from pcnn.errors import FileError
 from pcnn.experiment.classify import Labelled, classify
 from pcnn.experiment.devices import device_of
 from pcnn.experiment.options import PredictOptions
-from pcnn.experiment.predictor import FULL, Predictor
+from pcnn.experiment.predictor import FULL, Predictor, from_the_air
 from pcnn.experiment.weights import suited, weights_file
 from pcnn.registration.cloud_measures import LOOKED_AT, span
 
@@ -76,10 +76,13 @@ class Segmenters:
         if self.options.model is not None:
             return self.load(self.options.model), []
         cloud = opened(self._reading(Reading(channels=())))
-        places = torch.from_numpy(cloud.sample(LOOKED_AT))
+        places = cloud.sample(LOOKED_AT)
         if not len(places):
             raise FileError(cloud.path, "the cloud is empty: nothing tells whether it is a room")
-        name, reason = suited("seg", [span(places)])
+        name, reason = suited("seg", [span(torch.from_numpy(places))])
+        if name != "seg_rooms" and from_the_air(places, cloud.points):
+            name = "seg_aerial"
+            reason = f"{name}: the cloud seems to have been seen from the air"
         return self.load(name), [reason]
 
     def _reading(self, own: Reading) -> Reading:
@@ -106,10 +109,10 @@ def predict(
 
     Args:
         points: a file of any format that `pcnn predict` reads, or [P, 3] numbers [m].
-        model: a name of `pcnn.models.available` (``seg_streets``, ``seg_rooms``), or a checkpoint
-            of a segmentation; None goes by the span of the cloud
+        model: a name of `pcnn.models.available` (``seg_streets``, ``seg_rooms``, ``seg_aerial``),
+            or a checkpoint of a segmentation; None goes by the span of the cloud
             (`pcnn.registration.cloud_measures.span`), up to 20 m ``seg_rooms``, beyond it
-            ``seg_streets``.
+            ``seg_aerial`` where it seems to have been seen from the air, else ``seg_streets``.
         channels: of points in memory, by name: ``intensity`` [P], ``colors`` [P, 3], or others [P].
             Integer colours are divided by the largest value of their type.
         fill: numbers for channels that the cloud lacks, by name.

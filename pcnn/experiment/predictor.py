@@ -38,7 +38,7 @@ _ENOUGH = 100
 #: Seen from the air: wider than this [m], and in cells of this edge [m] at most so many points a
 #: square metre, in hardly any cell so many times the usual number: scanners on the ground see the
 #: near ground far denser than the rest.
-_WIDE, _CELL, _DENSE, _UNEVEN = 100.0, 4.0, 100.0, 4.0
+_WIDE, _CELL, _DENSE, _UNEVEN = 40.0, 4.0, 100.0, 4.0
 
 
 @dataclass(frozen=True, eq=False)
