@@ -1,36 +1,40 @@
 """Folders of real data, made from the files of public repositories, with checksums.
 
     python -m benchmarks.real_data SET CLONE FOLDER
+    python -m benchmarks.real_data aerial CLONES FOLDER
+    python -m benchmarks.real_data score FIGURES.json FOLDER
 
 CLONE is a clone of the set's repository: a checkout, or its git directory. Every file that is
-taken stands in FOLDER/SHA256SUMS, and the digest of that list must be that of the figures.
+taken stands in FOLDER/SHA256SUMS, and the digest of that list must be that of the figures. CLONES
+are those of the airborne tiles, as OWNER+NAME; the last line scores `seg_aerial` on held ones.
 The sets have terms of their own (docs/data_sets.md); nothing of them comes with the package.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import io
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import laspy
 import numpy as np
+import yaml
 
+import pcnn
+from pcnn.datasets.labels import read_classes
 from pcnn.datasets.s3dis_labels import CLASS_NAMES
 from pcnn.files.whole_file import whole_file
 
-#: Labels of ScanNet (NYU40) as classes of S3DIS. All others are clutter, but those of UNKNOWN.
-SCANNET = {
-    1: "wall", 2: "floor", 20: "floor", 5: "chair", 6: "sofa", 7: "table", 14: "table",
-    8: "door", 9: "window", 10: "bookcase", 22: "ceiling", 30: "board",
-}  # fmt: skip
-UNKNOWN = (0, 11, 13, 16, 19, 28, 38)
-"""Not counted: no label, picture, blinds, curtain, mirror, shower curtain, other structure."""
+SETS, TILES = (
+    yaml.safe_load(Path(__file__).with_name(name).read_text())
+    for name in ("real_data.yaml", "aerial.yaml")
+)
+BINS = 15
 COLUMNS = ("x", "y", "z", "red", "green", "blue")
 
 
@@ -39,17 +43,6 @@ def as_it_is(path: str, content: bytes, folder: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(target) as file:
         file.write(content)
-
-
-@dataclass(frozen=True)
-class RealSet:
-    """The files of a repository that make a set."""
-
-    repository: str  # owner/name
-    pattern: str  # of the paths that are taken, with one group: the path in the set
-    digest: str  # of the list of files
-    write: Callable[[str, bytes, Path], None] = as_it_is  # a file of the set into the folder
-    finish: Callable[[Path], None] = lambda folder: None
 
 
 def scene(path: str, content: bytes, folder: Path) -> None:
@@ -67,37 +60,11 @@ def scene(path: str, content: bytes, folder: Path) -> None:
 
 def scannet_classes(folder: Path) -> None:
     """The map from ScanNet's labels, as the class file that `dataset=folder` reads."""
-    counted = (label for label in range(1, 41) if label not in UNKNOWN)
-    found = {label: SCANNET.get(label, "clutter") for label in counted}
+    known, unknown = SETS["scannet"]["map"], SETS["scannet"]["unknown"]
+    found = {label: known.get(label, "clutter") for label in range(1, 41) if label not in unknown}
     names = [name for name in CLASS_NAMES if name in found.values()]
-    text = json.dumps({"names": names, "map": found, "ignore": list(UNKNOWN)}, indent=1)
+    text = json.dumps({"names": names, "map": found, "ignore": unknown}, indent=1)
     as_it_is("classes.yaml", re.sub(r'"(\d+)":', r"\1:", text).encode(), folder)
-
-
-SETS = {
-    "kitti": RealSet(
-        "rancheng/mini_kitti_dataset",
-        r"dataset/(sequences/\d\d/(?:(?:velodyne|labels)/\d{6}\.\w+|\w+\.txt))",
-        "a8510897e6dd03c7943d06da452d0fc5951764568cdb1be30cd222d0dc9933bb",
-    ),
-    "scannet": RealSet(
-        "picwoon/votenet",
-        r"scannet/scannet_train_detection_data/(scene\d+_\d+_(?:vert|sem_label)\.npy)",
-        "7c94273c2e86c6408d5914e8cd393b4ec278aa50f8689c35724f14acb27c5aa6",
-        scene,
-        scannet_classes,
-    ),
-    "nuscenes": RealSet(
-        "ika-rwth-aachen/PCLSegmentation",
-        r"dataset_samples/nuscenes/(\w+/\d+\.npy)",
-        "7ec090d5941ed9bf38cb04ccc3baad0b47ff38622973f75c4accfbcf41c8f93f",
-    ),
-    "oakland": RealSet(
-        "colegulino/Point-Cloud-Segmentation",
-        r"Data/cmu_oakland_data/(.+\.xyz_label_conf)",
-        "6743394494fa997d32f3f41be4eae75d0b8d02d74ed5885055b5d8dcbc0be9f6",
-    ),
-}
 
 
 def files(clone: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
@@ -112,32 +79,66 @@ def files(clone: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
             yield name[1], subprocess.run(blob, capture_output=True, check=True).stdout
 
 
-def make(wanted: RealSet, clone: Path, folder: Path) -> str:
-    """Write a set and its list of checksums, whose digest is returned."""
-    sums = []
-    for path, content in files(clone, wanted.pattern):
+def tiles(clones: Path, folder: Path) -> None:
+    """Airborne tiles, by the names of their blobs, from clones that are called OWNER+NAME."""
+    as_it_is("classes.yaml", yaml.safe_dump(TILES["classes"], sort_keys=False).encode(), folder)
+    for split in ("train", "val", "test"):
+        for name, spec in TILES[split].items():
+            git = ["git", "-C", str(clones / spec["repository"].replace("/", "+")), "cat-file"]
+            for number, blob in enumerate(spec["blobs"]):
+                held = subprocess.run([*git, "blob", blob], capture_output=True, check=True).stdout
+                las, made = laspy.read(io.BytesIO(held)), io.BytesIO()
+                low, high = spec.get("x", (-np.inf, np.inf))
+                las.points = las.points[(las.x >= low) & (las.x < high)]
+                if spec.get("unlabelled") and split != "test":
+                    las.classification[las.classification == 1] = 0
+                las.write(made, do_compress=True)
+                as_it_is(f"{split}/{name}_{number}.laz", made.getvalue(), folder)
+
+
+def score(target: Path, folder: Path) -> None:
+    """Of held tiles points by class and answer [C, C], and sums of the calibration [B, 3]."""
+    labels, found = read_classes(TILES["classes"]), {}
+    size, other = len(labels.class_names), labels.class_names.index("other")
+    for name, spec in TILES["test"].items():
+        path = folder / f"test/{name}_0.laz"
+        answer = pcnn.predict(path, "seg_aerial")
+        truth = labels.encode(np.asarray(laspy.read(path).classification), str(path))
+        known = truth < size
+        truth, said, sure = (
+            truth[known],
+            answer.classes[known].astype(int),
+            answer.confidence[known],
+        )
+        if spec.get("unlabelled"):  # all vegetation is other there
+            said = np.where((said > 0) & (said < 4), other, said)
+        counts = np.bincount(truth * size + said, minlength=size**2).reshape(size, size)
+        bins = np.minimum((sure * BINS).astype(int), BINS - 1)
+        sums = [np.bincount(bins, weights, BINS) for weights in (None, sure, truth == said)]
+        found[name] = {"counts": counts.tolist(), "bins": np.round(np.transpose(sums), 1).tolist()}
+    target.write_text(json.dumps({"classes": labels.class_names, "places": found}) + "\n")
+
+
+def make(name: str, clone: Path, folder: Path) -> None:
+    wanted, sums = SETS[name], []
+    for path, content in files(clone, wanted["pattern"]):
         sums.append(f"{hashlib.sha256(content).hexdigest()}  {path}\n")
-        wanted.write(path, content, folder)
-    if not sums:
-        raise SystemExit(f"{clone} holds no file of {wanted.repository}")
+        (scene if name == "scannet" else as_it_is)(path, content, folder)
     text = "".join(sorted(sums, key=lambda line: line.split("  ")[1])).encode()
     as_it_is("SHA256SUMS", text, folder)
-    wanted.finish(folder)
-    return hashlib.sha256(text).hexdigest()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("set", choices=SETS)
-    parser.add_argument("clone", type=Path)
-    parser.add_argument("folder", type=Path)
-    given = parser.parse_args()
-    wanted = SETS[given.set]
-    digest = make(wanted, given.clone, given.folder)
-    if digest != wanted.digest:
-        raise SystemExit(f"{given.folder} is not the set of the figures: its digest is {digest}")
-    print(f"{given.folder}: {given.set}, digest {digest[:12]} as in the figures")
+    if name == "scannet":
+        scannet_classes(folder)
+    digest = hashlib.sha256(text).hexdigest()
+    if digest != wanted["digest"]:
+        raise SystemExit(f"{folder} is not the set of the figures: {clone} gives {digest}")
+    print(f"{folder}: {name}, digest {digest[:12]} as in the figures")
 
 
 if __name__ == "__main__":
-    main()
+    wanted, *paths = sys.argv[1], *map(Path, sys.argv[2:])
+    if wanted == "aerial":
+        tiles(*paths)
+    elif wanted == "score":
+        score(*paths)
+    else:
+        make(wanted, *paths)

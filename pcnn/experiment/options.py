@@ -34,7 +34,7 @@ class PredictOptions:
 
     model: Annotated[
         str | None,
-        "A checkpoint, or seg_rooms, seg_streets, seg_aerial: by the shape of a cloud unless given.",
+        "A checkpoint, seg_rooms, seg_streets or seg_aerial: by a cloud's shape unless given.",
     ] = None
     tile: Annotated[
         Length | None, "Edge of squares in metres; by their points, of large clouds, unless given."
