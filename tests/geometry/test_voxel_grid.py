@@ -51,6 +51,7 @@ def test_reached_sites_are_those_with_a_triplet(size: int, stride: int) -> None:
     kernel = Kernel.of(size, stride)
     assert grid.strided(Kernel.of(size)) is grid
     coarse = grid.strided(kernel)
+    assert grid.strided(Kernel.of(5, stride)) is not coarse  # which reaches other sites
     low, high = (grid.coords[:, 1:] // stride).aminmax(dim=0)
     around = [range(int(a) - 3, int(b) + 4) for a, b in zip(low, high, strict=True)]
     cells = itertools.product(range(2), *around)
