@@ -19,7 +19,7 @@ from pcnn.errors import ConfigError, FileError, UserError
 from pcnn.experiment import build, run_folder
 from pcnn.experiment.resume import continuation
 from pcnn.experiment.run_config import checked
-from pcnn.experiment.stored_options import with_stored_options
+from pcnn.experiment.stored_options import is_kept, with_stored_options
 from tests.experiment.sweep import CONF, composed
 
 ROOT = "dataset.root=kitti"
@@ -176,6 +176,22 @@ def test_links_that_lead_out_are_refused(name: str, exists: bool, tmp_path: Path
     link.symlink_to(os.path.basename(link))  # to itself
     with pytest.raises(UserError):
         resumed(folder)
+
+
+@pytest.mark.parametrize("name", sorted(one.stem for one in (CONF / "experiment").glob("*.yaml")))
+def test_every_recipe_goes_on_as_it_was(name: str, tmp_path: Path) -> None:
+    words = (f"experiment={name}", ROOT, "model.width=0.5", "trainer.max_steps=7", "logger=csv")
+    begun = run_folder.recorded(checked(composed(*words)))
+    begun |= {"words": list(filter(is_kept, words)), "data": good()["data"]}
+    (tmp_path / run_folder.CONFIG).write_text(yaml.safe_dump(begun))
+    found = run_folder.recorded(resumed(tmp_path))
+    assert found | {"resume": None, "words": begun["words"]} == begun
+
+
+def test_the_same_word_goes_on_where_the_machine_chose_another_value(tmp_path: Path) -> None:
+    word = "trainer.precision=16-mixed"
+    folder = folder_with(tmp_path, {"trainer.precision": "32-true", "words": [*WORDS, word]})
+    assert resumed(folder, word).trainer.precision == "16-mixed"  # which a CPU turns down again
 
 
 def test_a_configuration_that_has_changed_since_is_told(tmp_path: Path) -> None:
