@@ -27,8 +27,8 @@ from pcnn.experiment.run_config import (
     allowed,
     checked,
     data_module,
-    evaluation_options,
     resolved,
+    task_parts,
     without,
 )
 from pcnn.experiment.weights import config_of
@@ -122,7 +122,7 @@ def report_pairs(
     verifier: Verifier | None = None,
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """Register all pairs, print the tables, write pairs.csv; figures by name, and facts of them."""
-    options: RegistrationOptions = evaluation_options(cfg)
+    options: RegistrationOptions = task_parts(cfg)[1]
     if options.turn_clouds is not None:
         descriptor = TurnedAtRandom(descriptor, options.turn_clouds)
     console = Console()

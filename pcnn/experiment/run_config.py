@@ -14,7 +14,6 @@ from pcnn.config.make import check
 from pcnn.config.values import selected
 from pcnn.errors import ConfigError, first_line
 from pcnn.experiment.networks import engine_of, fill_layers, placement
-from pcnn.experiment.options import RegistrationOptions
 from pcnn.ranges import Channels, Factor, Seed
 
 if TYPE_CHECKING:
@@ -163,10 +162,9 @@ def is_network(cfg: DictConfig) -> bool:
 
 def _check_nodes(cfg: DictConfig) -> None:
     allow = allowed(cfg)
-    training, evaluation = task_parts(cfg)
     nodes = {
         "model": without(resolved(cfg.model), "model"),
-        "task": training,
+        "task": task_parts(cfg)[0],
         "trainer": without(resolved(cfg.trainer), "trainer"),
     }
     for group in ("callbacks", "logger"):
@@ -176,26 +174,20 @@ def _check_nodes(cfg: DictConfig) -> None:
             make(node, where, allow, build=False)
     data_module(cfg)
     views(cfg)
-    if evaluation is not None:
-        evaluation_options(cfg)
 
 
-def task_parts(cfg: DictConfig) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The node of the Lightning module, and the settings of its evaluation, None without any."""
+def task_parts(cfg: DictConfig) -> tuple[dict[str, Any], Any]:
+    """The node of the Lightning module, and the options of an evaluation of registration."""
     node = without(resolved(cfg.task), "task")
     if cfg.task.name != "registration":
         return node, None
+    from pcnn.experiment.options import RegistrationOptions  # brings the room of registration
+
     names = {field.name for field in fields(RegistrationOptions)}
-    training = {key: value for key, value in node.items() if key not in names}
-    return training, {key: value for key, value in node.items() if key in names}
-
-
-def evaluation_options(cfg: DictConfig) -> Any:
-    """The settings of an evaluation of registration."""
-    _, options = task_parts(cfg)
-    check(RegistrationOptions, options or {}, "task")
+    options = {key: node.pop(key) for key in names & node.keys()}
+    check(RegistrationOptions, options, "task")
     with named_after("task", options):
-        return RegistrationOptions(**(options or {}))
+        return node, RegistrationOptions(**options)
 
 
 def views(cfg: DictConfig) -> Any:
