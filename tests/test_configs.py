@@ -122,7 +122,8 @@ COMMANDS = (
     *((f"tta={name}",) for name in options("tta")),
     *((f"trainer={name}",) for name in options("trainer")),
     *((f"callbacks={name}",) for name in ("plain", "evaluation")),
-    *((f"experiment={name}",) for name in options("experiment")),
+    *((f"experiment={name}",) for name in options("experiment") if name != "seg_aerial"),
+    ("experiment=seg_aerial", *OWN_DATA),
 )
 
 
