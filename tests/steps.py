@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KernelMap, steps
+from pcnn.geometry import KernelMap, tile_steps
 from pcnn.geometry.layouts import Layout
-from pcnn.geometry.steps import TILE_ROWS
+from pcnn.geometry.tile_steps import TILE_ROWS
 
 #: (output, input, slot) of triplets.
 Triplets = list[tuple[int, int, int]]
@@ -19,11 +19,11 @@ Triplets = list[tuple[int, int, int]]
 def leave_room(monkeypatch: pytest.MonkeyPatch, kernel_map: KernelMap, number: int) -> None:
     """Let maps of this size list so many steps, for the rest of a test."""
     far = 1 << 40
-    sizes = kernel_map.triplets, -(-kernel_map.n_out // steps.TILE_ROWS), kernel_map.volume
-    monkeypatch.setattr(steps, "SPARE_STEPS", -far)
-    own = steps.stored_steps(*sizes) + far
-    monkeypatch.setattr(steps, "SPARE_STEPS", number - own)
-    assert steps.stored_steps(*sizes) == number
+    sizes = kernel_map.triplets, -(-kernel_map.n_out // tile_steps.TILE_ROWS), kernel_map.volume
+    monkeypatch.setattr(tile_steps, "SPARE_STEPS", -far)
+    own = tile_steps.stored_steps(*sizes) + far
+    monkeypatch.setattr(tile_steps, "SPARE_STEPS", number - own)
+    assert tile_steps.stored_steps(*sizes) == number
 
 
 def defined(layout: Layout) -> Layout:
@@ -39,10 +39,10 @@ def gathered(view: KernelMap) -> Tensor:
     """``[T, 3]`` int64 (output row, slot, input row), sorted, of the steps of a side."""
     layout = view.layout("steps")
     if len(layout) > 5:
-        inputs, outputs, sizes = steps.pairs_of_steps(layout)
+        inputs, outputs, sizes = tile_steps.pairs_of_steps(layout)
         slots = torch.arange(view.volume, device=sizes.device).repeat_interleave(sizes)
     else:
-        table = steps.table_of_steps(layout, view.n_out, view.volume)
+        table = tile_steps.table_of_steps(layout, view.n_out, view.volume)
         outputs, slots = (table >= 0).nonzero(as_tuple=True)
         inputs = table[outputs, slots]
     found = torch.stack([one.long().cpu() for one in (outputs, slots, inputs)], dim=1)

@@ -1,7 +1,7 @@
 """Implicit GEMM: every output row is summed where it is stored, over the slots it fills.
 
 Rows are ordered so that those of a tile fill nearly the same slots, and a tile multiplies only
-those (`pcnn.geometry.steps`). One pass, no intermediate.
+those (`pcnn.geometry.tile_steps`). One pass, no intermediate.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.torch_sums import Reference, TorchSums, finish, kernels_serve
-from pcnn.geometry.steps import pairs_of_steps, table_of_steps
+from pcnn.geometry.tile_steps import pairs_of_steps, table_of_steps
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.gemm_blocks import GemmBlocks
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from pcnn.geometry.steps import STEPS as NAMES
-from pcnn.geometry.steps import Layout as Layout
-from pcnn.geometry.steps import check_table_size, fitting_steps, steps, table_of_steps
+from pcnn.geometry.tile_steps import STEPS as NAMES
+from pcnn.geometry.tile_steps import Layout as Layout
+from pcnn.geometry.tile_steps import check_table_size, fitting_steps, steps, table_of_steps
 
 if TYPE_CHECKING:
     from pcnn.geometry.kernel_map import KernelMap

@@ -18,7 +18,7 @@ from pcnn.geometry import Geometry, KernelMap, PointSet, VoxelGrid
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import LAYOUTS, Layout
 from pcnn.geometry.packing import SENTINEL
-from pcnn.geometry.steps import BEYOND, STEPS, TILE_ROWS, stored_steps
+from pcnn.geometry.tile_steps import BEYOND, STEPS, TILE_ROWS, stored_steps
 from pcnn.graphs.capture import NoGraph
 from pcnn.maps.place import Part, place
 from pcnn.ops.recipe import Key, PlannedMap, Recipe

@@ -1,4 +1,4 @@
-"""Output-stationary products over the steps of tiles (`pcnn.geometry.steps`).
+"""Output-stationary products over the steps of tiles (`pcnn.geometry.tile_steps`).
 
 A program owns some rows of one tile and a block of output channels. It walks the steps of the tile,
 and for each of them the input channels block by block: gathers the rows of the features, multiplies
@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pcnn.geometry.steps import TILE_ROWS
+from pcnn.geometry.tile_steps import TILE_ROWS
 from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import finish, write_sums
 from pcnn.kernels.gathered_product import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
-from pcnn.geometry.steps import TILE_ROWS
+from pcnn.geometry.tile_steps import TILE_ROWS
 from pcnn.kernels.product_tiles import power_of_two
 
 #: Multiprocessors of a large GPU: fewer programs leave some of them idle.

@@ -16,7 +16,7 @@ from pcnn.geometry.base import Builder
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import derived, mask_words
 from pcnn.geometry.packing import SHIFTS
-from pcnn.geometry.steps import STEPS, WHOLE_SLOTS, Layout, check_table_size
+from pcnn.geometry.tile_steps import STEPS, WHOLE_SLOTS, Layout, check_table_size
 from pcnn.kernels import cuda
 from pcnn.maps.pairs import (
     by_row_layout,
@@ -25,7 +25,7 @@ from pcnn.maps.pairs import (
     rows_from_pairs,
     table_layout,
 )
-from pcnn.maps.steps import row_masks, step_views
+from pcnn.maps.tile_steps import row_masks, step_views
 
 
 def has_kernels(device: torch.device) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pcnn.errors import DenseCloudError
 from pcnn.geometry import KernelMap, PointSet
-from pcnn.geometry.steps import TILE_ROWS, stored_steps
+from pcnn.geometry.tile_steps import TILE_ROWS, stored_steps
 from pcnn.kernels.streams import read_copy
 
 #: Most bytes that maps take on a CPU, unless they are told otherwise; and of a triplet there, while
@@ -36,7 +36,7 @@ def map_bytes(
     """Bytes that a map of native points and its layouts take at most, backward included."""
     if device_type == "cpu":
         return HOST_TRIPLET * triplets + 16 * rows[1]
-    # ranges of inputs and steps, see `pcnn.geometry.steps`
+    # ranges of inputs and steps, see `pcnn.geometry.tile_steps`
     sides, size = (rows[1:] if symmetric else rows), 0
     for side in sides:
         tiles = -(-side // TILE_ROWS)

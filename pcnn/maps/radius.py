@@ -14,11 +14,11 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.maps.base import DEVICE_LAYOUTS, has_kernels
+from pcnn.maps.disjoint import counted_parents, listed_parents
 from pcnn.maps.host_search import sort_by_slot
 from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Sorts, Window
 from pcnn.maps.point_cells import Edges, PointCells, Reach
 from pcnn.maps.point_memory import Budget, PendingMap, map_bytes
-from pcnn.maps.tiling import counted_parents, listed_parents
 
 #: Reach over the size of a cell, so that it covers the cell: the float32 points of a cloud of 2^17
 #: cells may lie 2^-7 of a cell beside where their cells were read off.
@@ -32,7 +32,7 @@ class RadiusSearch:
     A kernel cell is ``dilation`` cells of the input's level wide. A cubic kernel over cubic cells
     reaches as far as the ball with the volume of its box (`official_radius`), any other one as far
     as its box; neighbours outside of the box count in its nearest cell. Kernels that tile space
-    (size = stride) take no search (`pcnn.maps.tiling`).
+    (size = stride) take no search (`pcnn.maps.disjoint`).
 
     The output points of a kernel of stride 1 may be any points of the same clouds. Features come to
     those of a finer level by a search among the coarse points (PointCNN++ 4.1), which is refused

@@ -19,8 +19,8 @@ from pcnn.geometry.layouts import mask_words
 from pcnn.kernels import cuda
 from pcnn.kernels.structs import struct_of
 from pcnn.maps.base import Sites, Task, build_table, has_kernels
+from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.host_search import SortedSearch
-from pcnn.maps.tiling import DisjointMap, disjoint_maps
 
 MAX_TASKS = 16
 WARPS, WINDOW = 9, 64

@@ -19,11 +19,12 @@ from torch import Tensor
 from pcnn.geometry import VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import HALF, check_bound
-from pcnn.geometry.steps import TILE_ROWS, WHOLE_SLOTS
+from pcnn.geometry.tile_steps import TILE_ROWS, WHOLE_SLOTS
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels.streams import Beside, read_copy
 from pcnn.maps.base import Relation, Sites, TableSearch, Task, map_of_table
 from pcnn.maps.cell_bits import CellBits, bitmap_words, fitting_words
+from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.levels import (
     EXTENT_WORDS,
     MAX_LEVELS,
@@ -37,7 +38,6 @@ from pcnn.maps.levels import (
     unique_sites,
 )
 from pcnn.maps.radix_sort import MAX_PASSES
-from pcnn.maps.tiling import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.windowed import Windowed
 from pcnn.ops.recipe import Recipe
 

@@ -13,7 +13,7 @@ from pcnn.dataflows import Blocked, Dataflow, OutputStationary, Reference
 from pcnn.dataflows.weight_stationary import WHOLE
 from pcnn.geometry import KernelMap
 from pcnn.geometry.base import Builder
-from pcnn.geometry.steps import is_huge
+from pcnn.geometry.tile_steps import is_huge
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import BruteForce, SortedSearch
 from pcnn.maps.base import has_kernels

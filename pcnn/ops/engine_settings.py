@@ -32,7 +32,7 @@ from pcnn.dataflows.weight_stationary import Hybrid
 from pcnn.geometry import KernelMap
 from pcnn.geometry.base import Builder
 from pcnn.geometry.layouts import slot_norms
-from pcnn.geometry.steps import TILE_ROWS
+from pcnn.geometry.tile_steps import TILE_ROWS
 from pcnn.kernels.conv_spec import tf32_allowed
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.product_tiles import tiles_of

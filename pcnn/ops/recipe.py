@@ -14,11 +14,11 @@ from pcnn.geometry import Geometry, Kernel, KernelMap, grid_of_cells, point_set_
 from pcnn.geometry.base import Builder
 from pcnn.geometry.kernel_map import LayoutUse
 from pcnn.geometry.layouts import layout_kind
-from pcnn.geometry.steps import STEPS, is_huge
+from pcnn.geometry.tile_steps import STEPS, is_huge
 from pcnn.kernels.recorded import recorded
 from pcnn.kernels.streams import read_copy
 from pcnn.maps.base import has_kernels
-from pcnn.maps.steps import step_views
+from pcnn.maps.tile_steps import step_views
 from pcnn.tensor import SparseTensor
 
 #: Name of a layout, and whether it is of the transposed map.

@@ -10,7 +10,7 @@ from torch import Tensor
 from pcnn.geometry import VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import layout_kind
-from pcnn.geometry.steps import STEPS
+from pcnn.geometry.tile_steps import STEPS
 from pcnn.kernels.streams import Beside
 from pcnn.maps.base import TableSearch, has_kernels
 from pcnn.ops.device_plan import DevicePlan, Grids, Maps, Meanwhile, Room

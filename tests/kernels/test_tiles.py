@@ -4,7 +4,7 @@ from itertools import product
 
 import torch
 
-from pcnn.geometry.steps import TILE_ROWS
+from pcnn.geometry.tile_steps import TILE_ROWS
 from pcnn.kernels.gemm_blocks import default_blocks, parts_of
 from pcnn.kernels.product_tiles import (
     MANY_PAIRS,

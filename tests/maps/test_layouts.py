@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, layouts, steps
+from pcnn.geometry import Kernel, KernelMap, layouts, tile_steps
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import slot_norms, threshold_of
-from pcnn.geometry.steps import STEPS
+from pcnn.geometry.tile_steps import STEPS
 from pcnn.maps import SortedSearch, pairs
 from pcnn.maps.base import DEVICE_LAYOUTS
 from tests.clouds import surface_grid, triplets_of
@@ -282,7 +282,7 @@ def test_what_cannot_be_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for limit, value in limits.items():
-        monkeypatch.setattr(steps, limit, value)
+        monkeypatch.setattr(tile_steps, limit, value)
     view = made()
     if where == "emulated":
         view.edges.derive = DEVICE_LAYOUTS

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry.steps import TILE_ROWS
+from pcnn.geometry.tile_steps import TILE_ROWS
 from pcnn.maps import place as module
 from pcnn.maps.place import MAX_PARTS, WORDS, Part, place, place_in_torch
 

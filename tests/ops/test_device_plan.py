@@ -15,7 +15,7 @@ from benchmarks.maps import Reads
 from benchmarks.measured import trace
 from pcnn.dataflows.weight_stationary import Hybrid
 from pcnn.geometry import KernelMap, VoxelGrid, layouts
-from pcnn.geometry.steps import table_of_steps
+from pcnn.geometry.tile_steps import table_of_steps
 from pcnn.maps import SortedSearch, Windowed, ZDelta
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.ops import Engine, Planner, device_plan, resolve

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import pcnn
-from pcnn.geometry import KernelMap, PointSet, steps
+from pcnn.geometry import KernelMap, PointSet, tile_steps
 from pcnn.ops import Engine, Planner
 from tests.graphs.graphed import ROWS, Pools
 from tests.maps.native_points import scan, single
@@ -79,7 +79,7 @@ def test_maps_too_large_for_steps_are_planned_without_them(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     points, net = scan(90), Pools(ROWS).double()
-    monkeypatch.setattr(steps, "MOST_TRIPLETS", points.rows)
+    monkeypatch.setattr(tile_steps, "MOST_TRIPLETS", points.rows)
     built = net.planner(points, backward=True).cached_maps()
     huge = [one for one in built if one.triplets > points.rows]
     assert huge

@@ -24,14 +24,14 @@ from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Fixed
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import Hybrid
-from pcnn.geometry import Kernel, KernelMap, steps
-from pcnn.geometry.steps import TILE_ROWS
+from pcnn.geometry import Kernel, KernelMap, tile_steps
+from pcnn.geometry.tile_steps import TILE_ROWS
 from pcnn.graphs.fixed_input import MapRoom, memory_of, paddings, parts_of
 from pcnn.kernels.conv_spec import Epilogue
 from pcnn.kernels.dense_slots import pointwise_product
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import SortedSearch
-from pcnn.maps import steps as device_steps
+from pcnn.maps import tile_steps as device_steps
 from pcnn.maps.place import place
 from pcnn.ops import conformance
 from pcnn.ops.conformance import Case
@@ -113,9 +113,9 @@ def test_what_follows_a_product(
 
 
 def test_sections_of_slots_meet_in_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (steps, device_steps):
+    for module in (tile_steps, device_steps):
         monkeypatch.setattr(module, "is_sparse", lambda *_: True)
-    monkeypatch.setattr(steps, "WHOLE_SLOTS", 0)
+    monkeypatch.setattr(tile_steps, "WHOLE_SLOTS", 0)
     conformance.check_products(SECTIONS, on_device(Kernel.of((3, 1, 5)), 16, 16, n=40))
 
 

@@ -1,5 +1,5 @@
 // Tiles of rows that share slots, and the input rows they gather step by step, for many maps in one
-// sort; what is stored, pcnn/geometry/steps.py says.
+// sort; what is stored, pcnn/geometry/tile_steps.py says.
 //
 // Rows are sorted by the Gray code of a mask whose bits are columns (slots) by falling frequency, so
 // that the rows of a tile share most of their slots: on scans tiles fill a tenth to a fifth fewer

@@ -10,7 +10,7 @@ its own: on sparse clouds a row fills few slots of a large kernel, and tiles of 
 padding; within a plane of slots with one z the rows are more similar.
 
 What is here is defined by the triplets and orders rows by their fullest slot alone. Device kernels
-order them by the Gray code of the slots that they fill (`pcnn.maps.steps`).
+order them by the Gray code of the slots that they fill (`pcnn.maps.tile_steps`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Steps of many maps at once (``csrc/steps.cu``): one sort of rows, one pass that counts the steps
-of tiles, one that lists them.
+"""Steps of many maps at once (``csrc/tile_steps.cu``): one sort of rows, one pass that counts the
+steps of tiles, one that lists them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import Layout, mask_words
-from pcnn.geometry.steps import (
+from pcnn.geometry.tile_steps import (
     MAX_SECTIONS,
     TILE_ROWS,
     check_ranges,
@@ -34,7 +34,7 @@ GROUP_TILES = 128
 # histogram to the others' once
 _BLOCKS = 792
 
-#: Bits of sort keys, as in ``csrc/steps.cu``: of a table's row, and of a list's with its level.
+#: Bits of sort keys, as in ``csrc/tile_steps.cu``: of a table's row, of a list's with its level.
 TABLE_BITS, LIST_BITS = 19, 28
 
 
@@ -44,7 +44,7 @@ def row_masks(table: Tensor) -> Tensor:
     words = mask_words(volume)
     masks = torch.empty(rows, words, dtype=torch.int32, device=table.device)
     sizes: dict[str, Any] = {"rows": rows, "volume": volume, "words": words}
-    kernels = cuda.module("steps.cu", table.device)
+    kernels = cuda.module("tile_steps.cu", table.device)
     kernels.launch("row_masks", -(-rows // 8), table=table, masks=masks, **sizes)
     return masks
 
@@ -183,7 +183,7 @@ class _Batch(NamedTuple):
 
     def launch(self) -> None:
         """Write the layouts, on the current stream."""
-        fields, kernels = self.fields, cuda.module("steps.cu", self.sort.keys.device)
+        fields, kernels = self.fields, cuda.module("tile_steps.cu", self.sort.keys.device)
         tasks, tiles, columns = fields["n"], fields["tiles"], fields["columns"]
 
         def run(name: str, blocks: int, shared: int = 0) -> None:
@@ -203,7 +203,7 @@ def _tasks(maps: Sequence[Source], most: Tensor) -> tuple[list[Layout], list[byt
     """The parts of one tensor that kernels write, and their arguments for every section."""
     sizes = [one.sizes for one in maps]
     made = torch.empty(sum(map(sum, sizes)), dtype=torch.int32, device=maps[0].inputs.device)
-    pack = struct_of("steps.cu", "StepTask", ()).in_order
+    pack = struct_of("tile_steps.cu", "StepTask", ()).in_order
     layouts: list[Layout] = []
     packed: list[bytes] = []
     item = tile = word = bin_ = 0

@@ -10,9 +10,9 @@ import torch
 from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid, point_set_of
 from pcnn.maps import SortedSearch
 from pcnn.maps.base import Sites
+from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.levels import pack_cells, unique_sites
 from pcnn.maps.radius import RadiusSearch
-from pcnn.maps.tiling import DisjointMap, disjoint_maps
 from tests.clouds import batched, surface, triplets_of
 from tests.maps.guarded import guarded
 

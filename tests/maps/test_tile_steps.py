@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, grid_of_cells
-from pcnn.geometry.steps import STEPS, TILE_ROWS, table_of_steps
+from pcnn.geometry.tile_steps import STEPS, TILE_ROWS, table_of_steps
 from pcnn.maps import SortedSearch
-from pcnn.maps.steps import step_views
+from pcnn.maps.tile_steps import step_views
 from tests.clouds import surface_grid, triplets_of
 from tests.maps.test_layouts import SINGLE, bare, make, single
 from tests.random_maps import random_map
