@@ -1,4 +1,4 @@
-"""Weights by name: the catalogue, tensors, and the hub."""
+"""Weights by name: the catalogue, and tensors."""
 
 from __future__ import annotations
 
