@@ -75,8 +75,7 @@ def _planes(pairs: PairEvidence) -> tuple[Tensor, Tensor]:
     cells = SortedCells(points.float(), radius, clouds.number[kept], number)
     size, width = sides.some.shape[:2]
     own = torch.arange(size, device=kept.device).repeat_interleave(width)
-    places = sides.some.flatten(0, 1)
-    variances, axes = principal_axes(points, places, cells, own)
+    variances, axes = principal_axes(points, sides.some.flatten(0, 1), cells, own)
     least, middle, most = variances.clamp(min=0).sqrt().unbind(1)
     flat = ((middle - least) / most.clamp(min=1e-12)).square().view(size, width)
     return axes[:, :, 0].view(size, width, 3), flat * sides.valid
