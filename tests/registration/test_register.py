@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,16 @@ class Numbered:
         drawn = torch.rand(len(clouds), 700, 8, generator=torch.Generator().manual_seed(3))
         rows = range(len(clouds)) if self.blind else [0] * len(clouds)
         return [Described(points, drawn[row]) for points, row in zip(clouds, rows, strict=True)]
+
+
+def test_rows_without_a_return_are_left_out_and_counted(tmp_path: Path) -> None:
+    cloud = np.random.default_rng(0).random((60, 3), dtype=np.float32)
+    cloud[::5] = np.nan
+    cloud[1::20] = 0
+    np.save(tmp_path / "a.npy", cloud)
+    for given in (cloud, torch.from_numpy(cloud), tmp_path / "a.npy"):
+        found = register.points_of(given, "a")
+        assert (len(found.points), found.missing) == (45, 15)
 
 
 @pytest.mark.parametrize("origin", [(456_789.125, 5_428_123.5, 112.25), (0.0, 0.0, 0.0)])
