@@ -13,13 +13,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST = 500
-TRACKED_FILES = 825
+TRACKED_FILES = 826
 #: Most lines of code a folder: Python, CUDA, YAML, JavaScript, or Markdown in docs/.
 MOST = {
     "benchmarks": 5_559,
     "conf": 1_263,
     "csrc": 3_338,
-    "docs": 4_440,
+    "docs": 4_441,
     "pcnn": 767,
     "pcnn/callbacks": 1_327,
     "pcnn/checkpoints": 191,
@@ -48,7 +48,7 @@ MOST = {
     "pcnn/simulate": 3_811,
     "pcnn/tasks": 988,
     "pcnn/visualize": 1_965,
-    "tests": 24_444,
+    "tests": 24_456,
 }
 SUFFIXES = {
     "pcnn": {".py", ".js", ".css", ".html", ".yaml"},
