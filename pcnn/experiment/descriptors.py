@@ -20,6 +20,7 @@ from pcnn.registration.cloud_measures import KNOWN, CloudMeasures, fitting_cell
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.network_descriptor import NetworkDescriptor
+from pcnn.registration.verifier import Verifier, shipped_verifier
 
 #: Name of weights for clouds of rooms that lie any way, which are asked after the others.
 TURNED = "reg_turned"
@@ -45,10 +46,12 @@ class Choice:
         """What it is called."""
         return "FPFH" if self.weights is None else self.weights.stem
 
-    @property
-    def verified_as(self) -> str:
-        """The network whose verifier serves it; weights of one's own are judged as rooms."""
-        return self.name if self.name in VERIFIED else "reg_rooms"
+
+def verifier_of(weights: Path | None) -> Verifier:
+    """The verifier of a network's file; weights of one's own, and FPFH, are judged as rooms."""
+    if weights is not None and weights.stem in VERIFIED:
+        return shipped_verifier(weights.stem)
+    return shipped_verifier()
 
 
 def chosen(options: RegisterOptions, clouds: CloudMeasures) -> list[Choice]:

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from pcnn.datasets.readers.fragments import local_points, read_local
-from pcnn.experiment.descriptors import Choice, chosen, descriptor_of
+from pcnn.experiment.descriptors import Choice, chosen, descriptor_of, verifier_of
 from pcnn.experiment.devices import device_of
 from pcnn.experiment.options import RegisterOptions
 from pcnn.messages import counted
@@ -29,7 +29,6 @@ from pcnn.registration.register import (
 )
 from pcnn.registration.settings import Solver
 from pcnn.registration.transforms import LocalCloud, to_given
-from pcnn.registration.verifier import shipped_verifier
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +145,7 @@ def register_pair(
     found = register_described(
         *described,
         descriptor,
-        replace(settings, verifier=shipped_verifier(choice.verified_as)),
+        replace(settings, verifier=verifier_of(choice.weights)),
         min_confidence=options.min_confidence if network else 0.0,
         min_inliers=options.min_inliers or (3 if network else FPFH_MIN_INLIERS),
         allow_ambiguous=options.allow_ambiguous,

@@ -20,7 +20,7 @@ from pcnn.console import Console, progress
 from pcnn.datasets.registration import PairDataset
 from pcnn.errors import ConfigError
 from pcnn.experiment import report, run_folder
-from pcnn.experiment.descriptors import Choice, trained_descriptor
+from pcnn.experiment.descriptors import trained_descriptor, verifier_of
 from pcnn.experiment.options import RegistrationOptions
 from pcnn.experiment.report import PAIRS
 from pcnn.experiment.run_config import (
@@ -44,7 +44,7 @@ from pcnn.metrics.registration.table import percent, shown, write_pair_table
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.evaluation import begun, evaluate_pairs, keep, recall
 from pcnn.registration.settings import EstimateSettings
-from pcnn.registration.verifier import Verifier, shipped_verifier
+from pcnn.registration.verifier import Verifier
 
 #: Options that are settings of RANSAC.
 RANSAC = ("distance", "points", "hypotheses", "confidence")
@@ -85,7 +85,7 @@ def evaluate_trained(
         found = RunCheckpoint.read(checkpoint, mmap=False)
         source = str(config_of(found)["data"]["source"])
         descriptor = trained_descriptor(cfg, found, source, device)
-        verifier = shipped_verifier(Choice(Path(checkpoint), None, "").verified_as)
+        verifier = verifier_of(Path(checkpoint))
         weights = run_folder.sha256(Path(checkpoint))
         given = device, loggers, weights, verifier
         return report_pairs(cfg, folder, data, descriptor, *given)

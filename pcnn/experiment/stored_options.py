@@ -73,7 +73,12 @@ def with_stored_options(arguments: Sequence[str], conf: Path) -> list[str]:
 
 def keys_of(overrides: Sequence[str]) -> set[str]:
     """The keys that a command line gives."""
-    return {text.lstrip("+~").partition("=")[0] for text in overrides}
+    return {key_of(word) for word in overrides}
+
+
+def key_of(word: str) -> str:
+    """The key that a word of a command line gives."""
+    return word.lstrip("+~").partition("=")[0]
 
 
 def with_stored(
@@ -103,7 +108,7 @@ def with_stored(
 
 def is_kept(word: str) -> bool:
     """True for a word that a run keeps: an option, a number, a text of `TEXTS`."""
-    key, _, value = word.lstrip("+~").partition("=")
+    key, value = key_of(word), word.partition("=")[2]
     group = key.partition(".")[0]
     if key in KEPT:
         return bool(re.fullmatch(r"[\w.*+-]*|\[[\w.,*+-]*\]", value, re.ASCII))
@@ -119,9 +124,8 @@ def is_kept(word: str) -> bool:
 def repeated(words: Sequence[str]) -> list[str]:
     """Words of a command line that no run folder keeps: a resumed run wants them once more."""
     places = {"allow_targets", *(f"dataset.{name}" for name in LOCAL)}
-    keys = [word.lstrip("+~").partition("=")[0] for word in words]
     return [
         word
-        for word, key in zip(words, keys, strict=True)
-        if (key in places or key.partition(".")[0] in KEPT) and not is_kept(word)
+        for word in words
+        if (key_of(word) in places or key_of(word).partition(".")[0] in KEPT) and not is_kept(word)
     ]
