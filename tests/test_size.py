@@ -47,7 +47,7 @@ MOST = {
     "pcnn/runtime": 757,
     "pcnn/simulate": 3_811,
     "pcnn/tasks": 988,
-    "pcnn/visualize": 1_965,
+    "pcnn/visualize": 1_859,
     "tests": 24_456,
 }
 SUFFIXES = {

@@ -70,23 +70,10 @@ class Drawing {
   markerOf() {
     const geometry = new THREE.BufferGeometry();
     geometry.setAttribute("position", new THREE.BufferAttribute(new Float32Array(3), 3));
-    const material = new THREE.ShaderMaterial({
-      vertexShader: `uniform float size;
-void main() {
-  gl_Position = projectionMatrix * modelViewMatrix * vec4(position, 1.0);
-  gl_PointSize = size;
-}`,
-      fragmentShader: `
-void main() {
-  float far = length(gl_PointCoord - 0.5) * 2.0;
-  if (far > 1.0 || far < 0.4) discard;
-  gl_FragColor = vec4(far > 0.55 && far < 0.85 ? vec3(1.0) : vec3(0.0), 1.0);
-}`,
-      uniforms: { size: { value: 22 * devicePixelRatio } },
-      depthTest: false,
-      transparent: true,
-    });
-    const marker = new THREE.Points(geometry, material);
+    const marker = new THREE.Points(geometry);
+    const size = 11 * devicePixelRatio, color = isDark() ? 0xffffff : 0x000000;
+    marker.material.setValues({ color, size, sizeAttenuation: false, depthTest: false });
+    marker.renderOrder = 1;
     marker.visible = false;
     marker.frustumCulled = false;
     this.scene.add(marker);
@@ -102,8 +89,6 @@ void main() {
   controlsOf(canvas) {
     const controls = new THREE.OrbitControls(this.camera, canvas);
     controls.zoomToCursor = true;
-    controls.screenSpacePanning = true;
-    controls.keyPanSpeed = 20;
     controls.listenToKeyEvents(canvas);
     controls.addEventListener("change", () => this.moved());
     return controls;
@@ -142,19 +127,6 @@ void main() {
     this.draw();
   }
 
-  /** Come nearer by a factor, or go farther. */
-  zoom(factor) {
-    const { target } = this.controls;
-    this.camera.position.sub(target).multiplyScalar(factor).add(target);
-    this.controls.update();
-  }
-
-  turnAbout(place) {
-    this.controls.target.copy(place);
-    this.controls.update();
-    this.draw();
-  }
-
   tint(layer) {
     for (const { cloud, points, tints } of this.parts) {
       points.visible = cloud.shown;
@@ -182,7 +154,6 @@ void main() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
       this.moving = false;
-      this.last = 0;
       this.draw();
     }, REST);
     this.draw();

@@ -7,7 +7,8 @@ function layersOf(scene) {
   const some = (has) => scene.clouds.some(has);
   const layers = [];
   for (const name of ["prediction", "truth", "labels"]) {
-    if (some((cloud) => name in cloud.labels)) layers.push(labelLayer(scene, name));
+    const ids = (cloud) => cloud.labels[name];
+    if (some(ids)) layers.push(classLayer(name, scene.classes, ids));
   }
   if (some((cloud) => "prediction" in cloud.labels && "truth" in cloud.labels)) {
     layers.push(errorLayer(scene));
@@ -17,8 +18,10 @@ function layersOf(scene) {
     const values = (cloud) => cloud.arrays[name];
     if (some(values)) layers.push(scalarLayer(scene, name, values));
   }
-  if (some((cloud) => cloud.arrays.rgb)) layers.push(colourLayer());
-  layers.push(plainLayer(scene));
+  const rgb = (cloud) => cloud.arrays.rgb;
+  if (some(rgb)) layers.push(paintedLayer("colour", rgb, null, (_, at) => 3 * at));
+  const own = scene.clouds.length > 1 ? "clouds" : "points";  // each in a colour of its own
+  layers.push(paintedLayer(own, (cloud) => cloud.color, null, () => 0));
   return layers;
 }
 
@@ -53,77 +56,49 @@ function classLayer(name, entries, ids) {
   };
 }
 
-const labelLayer = (scene, name) =>
-  classLayer(name, scene.classes, (cloud) => cloud.labels[name]);
+/** A function of clouds that computes its answer once for each. */
+function once(answer) {
+  const kept = new Map();
+  return (cloud) => kept.get(cloud) ?? kept.set(cloud, answer(cloud)).get(cloud);
+}
 
 /** Points right, wrong, and without a truth, which is the last class of a scene. */
 function errorLayer(scene) {
   const none = scene.classes.length - 1;
-  const kept = new Map();
-  const judged = (cloud) => {
-    const { prediction, truth } = cloud.labels;
+  return classLayer("errors", scene.judgements, once(({ labels: { prediction, truth } }) => {
     if (!prediction || !truth) return null;
-    if (!kept.has(cloud)) {
-      const of = (class_, at) => (truth[at] === none ? UNJUDGED : class_ === truth[at] ? RIGHT : WRONG);
-      kept.set(cloud, Uint8Array.from(prediction, of));
-    }
-    return kept.get(cloud);
-  };
-  return classLayer("errors", scene.judgements, judged);
+    const of = (class_, at) => (truth[at] === none ? UNJUDGED : class_ === truth[at] ? RIGHT : WRONG);
+    return Uint8Array.from(prediction, of);
+  }));
 }
 
 /** A layer of numbers, by a scale of colours whose ends are quantiles of the values. */
 function scalarLayer(scene, name, valuesOf) {
   const [low, high] = scene.ranges[name];
-  const kept = new Map();
-  const values = (cloud) => {
-    if (!kept.has(cloud)) kept.set(cloud, valuesOf(cloud));
-    return kept.get(cloud);
-  };
+  const place = (value) => placeOf(scene, (value - low) / (high - low || 1));
+  return { ...paintedLayer(name, once(valuesOf), scene.map, (of, at) => place(of[at])), range: [low, high] };
+}
+
+/** Where the colour of a share of a scale lies, among those that stand out from the ground. */
+function placeOf({ map }, share) {
+  const last = map.length / 3 - 1;
+  const [first, span] = isDark() ? [0.18, 0.82] : [0, 0.9];
+  return 3 * Math.round(last * (first + Math.min(Math.max(share, 0), 1) * span));
+}
+
+/** A layer whose points take their colours from a place of an array; grey without values. */
+function paintedLayer(name, valuesOf, colours, placeOf) {
   return {
     name,
-    range: [low, high],
     tint(cloud, tints) {
-      const of = values(cloud);
-      const last = scene.map.length / 3 - 1;
-      const [first, span] = scaleEnds(last);
+      const of = valuesOf(cloud);
+      const from = colours ?? of;
       for (let at = 0; at < cloud.count; at++) {
-        const share = of ? Math.min(Math.max((of[at] - low) / (high - low || 1), 0), 1) : 0.5;
-        const place = 3 * Math.round(first + share * span);
-        for (let part = 0; part < 3; part++) tints[4 * at + part] = of ? scene.map[place + part] : 128;
+        const place = of ? placeOf(of, at) : 0;
+        for (let part = 0; part < 3; part++) tints[4 * at + part] = of ? from[place + part] : 128;
         tints[4 * at + 3] = 255;
       }
     },
   };
 }
 
-/** First entry and span of the colours that stand out from the ground. */
-function scaleEnds(last) {
-  return isDark() ? [0.18 * last, 0.82 * last] : [0, 0.9 * last];
-}
-
-function colourLayer() {
-  return {
-    name: "colour",
-    tint(cloud, tints) {
-      const { rgb } = cloud.arrays;
-      for (let at = 0; at < cloud.count; at++) {
-        for (let part = 0; part < 3; part++) tints[4 * at + part] = rgb ? rgb[3 * at + part] : 128;
-        tints[4 * at + 3] = 255;
-      }
-    },
-  };
-}
-
-/** Every cloud in a colour of its own. */
-function plainLayer(scene) {
-  return {
-    name: scene.clouds.length > 1 ? "clouds" : "points",
-    tint(cloud, tints) {
-      for (let at = 0; at < cloud.count; at++) {
-        tints.set(cloud.color, 4 * at);
-        tints[4 * at + 3] = 255;
-      }
-    },
-  };
-}

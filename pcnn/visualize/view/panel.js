@@ -55,10 +55,8 @@ function showLegend(scene, layer, onChange) {
   } else if (layer.range) {
     const scale = made("canvas", { className: "scale", width: 256, height: 1 });
     const pen = scale.getContext("2d");
-    const last = scene.map.length / 3 - 1;
-    const [first, span] = scaleEnds(last);
     for (let at = 0; at < 256; at++) {
-      const place = 3 * Math.round(first + (at / 255) * span);
+      const place = placeOf(scene, at / 255);
       pen.fillStyle = `rgb(${Array.from(scene.map.subarray(place, place + 3)).join(" ")})`;
       pen.fillRect(at, 0, 1, 1);
     }
@@ -74,18 +72,16 @@ function showLegend(scene, layer, onChange) {
 function showClouds(scene, onShown, onPosed) {
   const { clouds } = scene;
   const box = element("clouds");
+  const posed = clouds.some((cloud) => cloud.pose);
+  box.hidden = clouds.length < 2 && !posed;
   if (clouds.length > 1) {
-    box.hidden = false;
     box.append(...clouds.map((cloud) => choice(
       "checkbox", cloud.name, true,
       (on) => { cloud.shown = on; onShown(); },
       { color: cloud.color, count: cloud.count },
     )));
   }
-  if (clouds.some((cloud) => cloud.pose)) {
-    box.hidden = false;
-    box.append(choice("checkbox", "registered", true, onPosed));
-  }
+  if (posed) box.append(choice("checkbox", "registered", true, onPosed));
 }
 
 function showLayers(layers, chosen, onChosen) {

@@ -56,12 +56,11 @@ function coordinates(cloud, at) {
 /** Names and values of a point, in the order in which they are shown. */
 function valuesOf(scene, { cloud, at, points }) {
   const { rows, intensity, rgb, confidence } = cloud.arrays;
-  const class_ = (labels) => scene.classes[labels[at]].name;
   const [x, y, z] = coordinates(cloud, at);
   const values = [["cloud", cloud.name], ["row", String(rows ? rows[at] : at)], ["x", x], ["y", y], ["z", z]];
   if (intensity) values.push(["intensity", shortest(intensity[at])]);
   if (rgb) values.push(["colour", Array.from(rgb.subarray(3 * at, 3 * at + 3)).join(" ")]);
-  for (const [name, labels] of Object.entries(cloud.labels)) values.push([name, class_(labels)]);
+  for (const [name, labels] of Object.entries(cloud.labels)) values.push([name, scene.classes[labels[at]].name]);
   if (confidence) values.push(["confidence", confidence[at].toFixed(3)]);
   return values;
 }
