@@ -29,7 +29,7 @@ MOST = {
     "pcnn/dataflows": 1_239,
     "pcnn/datamodules": 832,
     "pcnn/datasets": 5_067,
-    "pcnn/experiment": 2_854,
+    "pcnn/experiment": 2_855,
     "pcnn/files": 564,
     "pcnn/geometry": 2_349,
     "pcnn/graphs": 1_856,

@@ -108,7 +108,8 @@ def stoppable(folder: Path, trains: bool) -> Iterator[StopSignals]:
     except Stopped as stopped:
         if rank() != 0:
             raise SystemExit(0) from None  # Lightning kills all ranks when one of them fails
-        way = "The same command begins again."
+        kept = (folder / run_folder.SO_FAR).exists()
+        way = f"The same command {'goes on' if kept else 'begins again'}."
         if trains and (folder / run_folder.CONFIG).is_file():
             way = f"To go on:\n  {resume_command(folder)}"
         say(f"{NAMES[stopped.signum]}: stopped. {way}", error=True)
