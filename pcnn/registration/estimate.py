@@ -56,15 +56,15 @@ def estimate_all(
     pairs = zip(sources, targets, strict=True)
     clouds = [(source.to(device), target.to(device)) for source, target in pairs]
     features = [[pair[end].features for pair in clouds] for end in (0, 1)]
+    own = settings.seed
+    seeds = [own] * len(clouds) if names is None else [seed_of(name, own) for name in names]
+    rules = settings.matching, settings.sampling
+    rows = sampled_matches(features[0], features[1], samples, *rules, seeds)
     finite = [torch.stack([one.isfinite().all() for one in side]) for side in features if side]
     for place, known in enumerate((finite[0] & finite[1]).tolist() if clouds else ()):
         if not known:
             named = "" if names is None else f"{names[place]}: "
             raise ValueError(f"{named}descriptors hold NaN or infinite numbers: none is nearest")
-    own = settings.seed
-    seeds = [own] * len(clouds) if names is None else [seed_of(name, own) for name in names]
-    rules = settings.matching, settings.sampling
-    rows = sampled_matches(features[0], features[1], samples, *rules, seeds)
     matched = [
         (one.points[moved], other.points[met])
         for (one, other), (moved, met) in zip(clouds, rows, strict=True)

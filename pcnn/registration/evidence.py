@@ -68,50 +68,73 @@ class Clouds:
         return Clouds(places, features, [len(cloud.points) for cloud in clouds], radius)
 
     @cached_property
+    def counts(self) -> Tensor:
+        """[S] int64, points of every cloud."""
+        return torch.tensor(self.sizes).to(self.places.device, non_blocking=True)
+
+    @cached_property
     def starts(self) -> Tensor:
-        """[S] int64, the row of the first point of every cloud."""
-        return torch.tensor([0, *self.sizes[:-1]]).cumsum(0).to(self.places.device)
+        """[S, 1] int64, the row of the first point of every cloud."""
+        return (self.counts.cumsum(0) - self.counts)[:, None]
 
     @cached_property
     def number(self) -> Tensor:
         """[N] int64, the cloud of every point."""
-        return (
-            torch.arange(len(self.sizes))
-            .repeat_interleave(torch.tensor(self.sizes))
-            .to(self.places.device)
-        )
+        clouds = torch.arange(len(self.sizes), device=self.places.device)
+        return clouds.repeat_interleave(self.counts, output_size=len(self.places))
 
     @cached_property
     def cells(self) -> SortedCells:
         return SortedCells(self.places.float(), self.radius, self.number, len(self.sizes))
 
-    @cached_property
-    def across(self) -> Tensor:
-        """[S] the other cloud of every one: targets follow their sources."""
-        number = len(self.sizes)
-        return torch.arange(number, device=self.places.device).roll(number // 2)
+    def across(self, sides: Tensor) -> Tensor:
+        """What [S, ...] the other cloud of every one has: targets follow their sources."""
+        return sides.roll(len(self.sizes) // 2, 0)
 
     @cached_property
-    def others(self) -> Nearest:
-        """A search of the other cloud of every one by dense products."""
-        sizes = torch.tensor(self.sizes).to(self.places.device)[self.across, None]
-        rows = torch.arange(max(self.sizes), device=sizes.device)
-        there = rows < sizes
-        places = self.places[self.starts[self.across, None] + rows * there]
+    def own(self) -> Nearest:
+        """A search of every cloud by dense products."""
+        rows = torch.arange(max(self.sizes), device=self.places.device)
+        there = rows < self.counts[:, None]
         # in float64: products of float32 lose millimetres tens of metres from the middle
+        places = self.places[self.starts + rows * there]
         return Nearest(places * there[..., None], there[..., None])
 
-    def nearest(self, query: Tensor, reach: float) -> tuple[Tensor, Tensor]:
-        """Distance and row [S, Q] of the points of the other clouds nearest to queries [S, Q, 3].
+    @cached_property
+    def others(self) -> tuple[Nearest, Tensor]:
+        """A search of the other cloud of every one, and where that begins."""
+        return self.own.rolled(len(self.sizes) // 2), self.across(self.starts)
+
+    def nearest(self, query: Tensor, reach: float) -> tuple[Tensor, Tensor, Tensor]:
+        """The points of the other clouds nearest to queries [S, Q, 3]: their distance and row
+        [S, Q], and what leads there [S, Q, 3].
 
         On a CPU of those within reach, -1 where there is none; on a GPU of all, without a wait.
         """
         if self.places.is_cuda:
-            index = self.others(query) + self.starts[self.across, None]
-            return (query - self.places[index]).norm(dim=2).float(), index
+            search, start = self.others
+            index = search(query) + start
+            apart = self.places[index] - query
+            return apart.norm(dim=2), index, apart
         flat = query.flatten(0, 1).float()
-        found = self.cells.nearest(flat, reach, self.across.repeat_interleave(query.shape[1]))
-        return found[0].view(query.shape[:2]), found[1].view(query.shape[:2])
+        other = self.across(torch.arange(len(query))).repeat_interleave(query.shape[1])
+        distance, index = (
+            one.view(query.shape[:2]) for one in self.cells.nearest(flat, reach, other)
+        )
+        return distance, index, self.places[index] - query
+
+    def axes(self, places: Tensor, radius: float, every: int = 1) -> tuple[Tensor, Tensor]:
+        """`principal_axes` around places [S, P, 3] of some of the points of every cloud."""
+        if self.places.is_cuda:
+            return self.own.axes(places, radius, every)
+        points, cells = self.places, self.cells
+        if every > 1:
+            kept = (torch.arange(len(points)) - self.starts[self.number, 0]) % every == 0
+            points, number = points[kept], self.number[kept]
+            cells = SortedCells(points.float(), radius, number, len(self.sizes))
+        own = torch.arange(len(places)).repeat_interleave(places.shape[1])
+        found = principal_axes(points, places.flatten(0, 1), cells, own)
+        return found[0].view(places.shape), found[1].view(*places.shape, 3)
 
 
 class Sides(NamedTuple):
@@ -143,11 +166,11 @@ class PairEvidence:
         """Look at poses [K, 4, 4] float64 of every pair, source to target; evidence [K, E] each."""
         counts, number = [len(some) for some in poses], len(poses)
         sides, clouds = self.sides, self.clouds
-        padded = pad_sequence(list(poses), batch_first=True).to(clouds.places.device)
-        both = torch.cat([padded, inverse(padded)])  # [S, K, 4, 4]
-        across = clouds.across
+        both = pad_sequence(list(poses), batch_first=True)
+        both = torch.cat([both, inverse(both)])  # [S, K, 4, 4]
+        both = both.to(clouds.places.device, non_blocking=True)
         placed = transform_points(both, sides.some[:, None])  # [S, K, P, 3]
-        gap, rows = (
+        gap, rows, apart = (
             found.unflatten(1, placed.shape[1:3])
             for found in clouds.nearest(placed.flatten(1, 2), MEET * self.voxel_size)
         )
@@ -155,10 +178,10 @@ class PairEvidence:
         weight, count = meets.double(), sides.valid.sum(1)[:, None]
         off = (sides.own[:, None] - clouds.features[rows]).norm(dim=3)
         turned = sides.normals[:, None] @ both[..., :3, :3].mT  # [S, K, P, 3]
-        apart = ((placed - clouds.places[rows]) * turned).sum(3).abs() / self.voxel_size
+        apart = (apart * turned).sum(3).abs() / self.voxel_size
         fits = through = weight.new_full(weight.shape[:2], torch.nan)
         if sides.seen is not None:
-            other = Surfaces(*(ranges[across, None] for ranges in sides.seen))
+            other = Surfaces(*(clouds.across(ranges)[:, None] for ranges in sides.seen))
             known, before, visible = seen_by(other, placed, CLEAR * self.voxel_size)
             fits = share_of(meets, visible & sides.valid[:, None])
             through = share_of(before, known & sides.valid[:, None])
@@ -170,7 +193,9 @@ class PairEvidence:
             column.unflatten(0, (2, number))
             for column in (meet, gap, unlike, rank, plane, fits, through)
         )
-        support, share, spread = _of_matches(padded, *self.ends, self.distance, self.voxel_size)
+        support, share, spread = _of_matches(
+            both[:number], *self.ends, self.distance, self.voxel_size
+        )
         fitting = fits.mean(0)
         columns = {
             "support": support,
@@ -202,40 +227,38 @@ class PairEvidence:
         )
         rows = torch.arange(moving.shape[1])
         counts = torch.tensor([len(one) for one, _ in self.ends_of])
-        return moving, fixed, (rows < counts[:, None]).to(places.device)
+        return moving, fixed, (rows < counts[:, None]).to(places.device, non_blocking=True)
 
     @cached_property
     def sides(self) -> Sides:
         """The parts of all clouds that no pose changes."""
-        clouds, across = self.clouds, self.clouds.across
+        clouds = self.clouds
         sizes, device = clouds.sizes, clouds.places.device
-        starts = clouds.starts[:, None]
         steps = [torch.arange(0, size, max(math.ceil(size / SAMPLES), 1)) for size in sizes]
-        valid = pad_sequence([torch.ones(len(step)) for step in steps], batch_first=True).bool()
-        rows = pad_sequence(steps, batch_first=True).to(device) + starts  # [S, P]
         ranked = [torch.linspace(0, size - 1, min(RANKED, size)).long() for size in sizes]
-        counts = torch.tensor([len(some) for some in ranked], device=device)
-        among = pad_sequence(ranked, batch_first=True).to(device) + starts  # [S, R]
-        some, own = clouds.places[rows], clouds.features[rows]
-        valid = valid.to(device)
-        own_cloud = torch.arange(len(sizes), device=device).repeat_interleave(rows.shape[1])
-        normals = principal_axes(clouds.places, some.flatten(0, 1), clouds.cells, own_cloud)[1][
-            :, :, 0
-        ].view(some.shape)
+        strange = [torch.linspace(0, size - 1, CHANCE).long() for size in sizes]
+        kinds = [pad_sequence(rows, batch_first=True) for rows in (steps, ranked, strange)]
+        parts = [rows.shape[1] for rows in kinds]
+        rows = torch.cat(kinds, 1).to(device, non_blocking=True) + clouds.starts
+        counts = torch.tensor([list(map(len, side)) for side in (steps, ranked)])[..., None]
+        counts = counts.to(device, non_blocking=True)  # [2, S, 1]
+        some = clouds.places[rows[:, : parts[0]]]  # [S, P, 3]
+        own, among, strangers = clouds.features[rows].split(parts, 1)
+        valid = torch.arange(parts[0], device=device) < counts[0]
+        normals = clouds.axes(some, PATCH * self.voxel_size)[1][..., 0]
         alike = ((normals @ normals.mT).abs() > PARALLEL) & valid[:, None]
-        alike = alike.sum(2).double() / valid.sum(1)[:, None]
-        gaps = torch.cdist(own, clouds.features[among[across]])
-        beyond = torch.arange(among.shape[1], device=device) >= counts[across, None]
+        alike = alike.sum(2).double() / counts[0]
+        ranks = clouds.across(counts[1])
+        gaps = torch.cdist(own, clouds.across(among))
+        beyond = torch.arange(parts[1], device=device) >= ranks
         gaps = gaps.masked_fill(beyond[:, None], torch.inf)
-        places = [torch.linspace(0, size - 1, CHANCE).long() for size in sizes]
-        strange = clouds.features[torch.stack(places).to(device) + starts]  # [S, 256, C]
         half = len(sizes) // 2
-        apart = strange[:half] - strange[half:].roll(CHANCE // 3, 1)
+        apart = strangers[:half] - strangers[half:].roll(CHANCE // 3, 1)
         chance = apart.norm(dim=2).double().mean(1).clamp(min=1e-9).repeat(2)
         seen = None
         if self.view_points:
             seen = surfaces(clouds.places, clouds.number, len(sizes))
-        return Sides(some, valid, own, normals, 1 / alike, gaps, counts[across], chance, seen)
+        return Sides(some, valid, own, normals, 1 / alike, gaps, ranks[:, 0], chance, seen)
 
 
 def _of_matches(

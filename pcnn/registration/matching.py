@@ -19,13 +19,19 @@ def match(
 ) -> list[Matches]:
     """Match every descriptor of the sources [N_b, C] with the nearest of their targets [M_b, C]."""
     index = nearest_rows(sources, targets)  # [B, N]
-    rows = torch.arange(index.shape[1], device=index.device).expand_as(index)
+    number = index.shape[1]
+    rows = torch.arange(number, device=index.device).expand_as(index)
     sizes = torch.tensor(list(map(len, sources)))[:, None]
-    keep = rows < sizes.to(index.device)
+    keep = rows < sizes.to(index.device, non_blocking=True)
     if matching == "mutual":
         keep &= nearest_rows(targets, sources).gather(1, index) == rows
-    counts = keep.sum(1).tolist()
-    return list(zip(rows[keep].split(counts), index[keep].split(counts), strict=True))
+    # those that are kept come first: a device need not tell how many before it goes on
+    kept = torch.where(keep, rows, number).sort(1).values.clamp_(max=max(number - 1, 0))
+    met = index.gather(1, kept)
+    return [
+        (one[:count], other[:count])
+        for one, other, count in zip(kept, met, keep.sum(1).tolist(), strict=True)
+    ]
 
 
 def sampled_matches(
@@ -43,7 +49,7 @@ def sampled_matches(
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     first = samples if sampling == "random_points" else None  # drawn before they are matched
     rows = [
-        [drawn(len(side), first, generator).to(side.device) for side in pair]
+        [drawn(len(side), first, generator).to(side.device, non_blocking=True) for side in pair]
         for pair, generator in zip(pairs, generators, strict=True)
     ]
     found = [(side[:0], side[:0]) for side, _ in rows]
@@ -53,7 +59,8 @@ def sampled_matches(
     for at, matches in zip(some, met, strict=True):
         one, other = (of[chosen] for of, chosen in zip(rows[at], matches, strict=True))
         if first is None and samples is not None and samples < len(one):
-            kept = drawn(len(one), samples, generators[at]).to(one.device)
+            kept = drawn(len(one), samples, generators[at])
+            kept = kept.to(one.device, non_blocking=True)
             one, other = one[kept], other[kept]
         found[at] = one, other
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 
 import torch
@@ -11,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pcnn.maps.base import has_kernels
 from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Window
-from pcnn.maps.point_cells import MOST_COMPARED, Block, PointCells, blocks, check_pairs
+from pcnn.maps.point_cells import MOST_COMPARED, PointCells, blocks, check_pairs
 
 #: Entries of a block of distances: on a GPU, and in a CPU's cache.
 BLOCK, CACHED = 1 << 26, 1 << 19
@@ -50,24 +51,15 @@ class SortedCells:
         self, query: Tensor, radius: float, clouds: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The nearest point of every query within a radius up to the own one, included."""
-        if has_kernels(query.device):
-            at, found = self.pairs(query, clouds)
-            square = (
-                (query.index_select(0, at) - self.points.index_select(0, found)).square().sum(1)
-            )
-            return least_of(square, at, found, len(query), radius)
         distance = query.new_full((len(query),), torch.inf)
         index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
         for block in blocks(self._cells.runs(query, clouds, radius)):
-            some = block.queries
-            distance[some], index[some] = self._nearest(query[some], block, radius)
+            some = query[block.queries]
+            x, y, z = (gap.square_() for gap in self._cells.gaps(some.T.contiguous(), block))
+            square, found = x.add_(y).add_(z), self._cells.order[block.place]
+            best = least_of(square, block.at, found, len(some), radius)
+            distance[block.queries], index[block.queries] = best
         return distance, index
-
-    def _nearest(self, query: Tensor, block: Block, radius: float) -> tuple[Tensor, Tensor]:
-        x, y, z = (gap.square_() for gap in self._cells.gaps(query.T.contiguous(), block))
-        square = x.add_(y).add_(z)
-        found = self._cells.order[block.place]
-        return least_of(square, block.at, found, len(query), radius)
 
 
 def least_of(
@@ -96,19 +88,30 @@ def principal_axes(
     means = sums / sums[:, 9:].clamp(min=1)
     mean = means[:, 6:9]
     square = means[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].unflatten(1, (3, 3))
-    covariance = square - mean[:, :, None] * mean[:, None, :]
-    variances, axes = torch.linalg.eigh(covariance)
-    return variances, axes
+    return torch.linalg.eigh(square - mean[:, :, None] * mean[:, None, :])
+
+
+def axes_around(points: Tensor, places: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    """`principal_axes` of points [N, 3] around places [P, 3]."""
+    if points.is_cuda:
+        variances, axes = Nearest(points.double()[None]).axes(places.double()[None], radius)
+        return variances[0], axes[0]
+    return principal_axes(points, places, SortedCells(points.float(), radius))
 
 
 def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     """The nearest point of every query within a radius, exact."""
+    if query.is_cuda and len(query) and len(points):  # sooner all of them than sorted by cells
+        index = Nearest(points.double()[None])(query.double()[None])[0]
+        distance = (query - points[index]).norm(dim=1).float()
+        near = distance <= radius
+        return torch.where(near, distance, torch.inf), torch.where(near, index, -1)
     query, points = query.float(), points.float()
     distance = query.new_full((len(query),), torch.inf)
     index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
     open_rows = torch.arange(len(query), device=query.device)
     # dense places are not searched at the full radius
-    for step in (4, 1) if query.is_cuda else (8, 4, 2, 1):
+    for step in (8, 4, 2, 1):
         if len(open_rows) == 0:
             break
         gap, found = SortedCells(points, radius / step).nearest(query[open_rows], radius / step)
@@ -125,15 +128,41 @@ class Nearest:
             there = torch.ones_like(others[..., :1], dtype=torch.bool)  # [B, N, 1]
         # centred: a common offset costs digits
         self.middle = others.sum(1, keepdim=True) / there.sum(1, keepdim=True)
-        centred = torch.where(there, others - self.middle, 0)
-        self.square = centred.square().sum(2, keepdim=True).masked_fill(~there, torch.inf).mT
-        self.twice = (-2 * centred).mT  # [B, C, N]
+        self.centred = torch.where(there, others - self.middle, 0)
+        self.square = self.centred.square().sum(2, keepdim=True).masked_fill(~there, torch.inf).mT
+        self.twice = (-2 * self.centred).mT  # [B, C, N]
+
+    def _parts(self, queries: Tensor) -> Sequence[Tensor]:
+        most = BLOCK if queries.is_cuda else CACHED
+        return (queries - self.middle).split(max(most // self.square.numel(), 1), 1)
 
     def __call__(self, queries: Tensor) -> Tensor:
         """Rows [B, Q] of the nearest of queries [B, Q, C]."""
-        most = BLOCK if queries.is_cuda else CACHED
-        parts = (queries - self.middle).split(max(most // self.square.numel(), 1), 1)
-        return torch.cat([self._least(part) for part in parts], 1)
+        found = [self._least(part) for part in self._parts(queries)]
+        return torch.cat(found, 1) if len(found) > 1 else found[0]
+
+    def rolled(self, number: int) -> Nearest:
+        """The same with clouds further on by a number."""
+        other = copy(self)
+        for name in ("middle", "square", "twice"):
+            setattr(other, name, getattr(self, name).roll(number, 0))
+        return other
+
+    def axes(self, places: Tensor, radius: float, every: int = 1) -> tuple[Tensor, Tensor]:
+        """`principal_axes` [B, Q, 3] and [B, Q, 3, 3] of float64, of some of the points."""
+        points = self.centred[:, ::every]
+        products = (points[..., None] * points[..., None, :]).flatten(2)
+        terms = torch.cat([products, points, torch.ones_like(points[..., :1])], 2)
+        square, twice = self.square[..., ::every], self.twice[..., ::every]
+        sums = []
+        for part in self._parts(places):
+            reach = radius**2 - part.square().sum(2, keepdim=True)
+            sums.append((torch.baddbmm(square, part, twice) <= reach).to(terms.dtype) @ terms)
+        all_sums = torch.cat(sums, 1)
+        means = all_sums / all_sums[..., 12:].clamp(min=1)
+        mean = means[..., 9:12]
+        spread = means[..., :9].unflatten(2, (3, 3)) - mean[..., None] * mean[..., None, :]
+        return torch.linalg.eigh(spread)
 
     def _least(self, part: Tensor) -> Tensor:
         if part.is_cuda:
@@ -151,6 +180,6 @@ def nearest_rows(queries: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
         found = [Nearest(other[None])(query[None])[0] for query, other in pairs]
         return pad_sequence(found, batch_first=True)
     asked, held = (pad_sequence(side, batch_first=True) for side in (queries, others))
-    sizes = torch.tensor(list(map(len, others))).to(held.device)[:, None, None]
-    there = torch.arange(held.shape[1], device=held.device)[:, None] < sizes  # [B, N, 1]
-    return Nearest(held, there)(asked)
+    sizes = torch.tensor(list(map(len, others))).to(held.device, non_blocking=True)
+    there = torch.arange(held.shape[1], device=held.device) < sizes[:, None]  # [B, N]
+    return Nearest(held, there[..., None])(asked)

@@ -13,6 +13,7 @@ import math
 import torch
 from torch import Tensor
 
+from pcnn.registration.cliques import Agreement
 from pcnn.registration.rigid_fit import fitted
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.solution import Solution
@@ -20,7 +21,7 @@ from pcnn.registration.transforms import transform_points
 
 ROUND = 5_000  # hypotheses between two looks at whether to stop
 REFITS = 5
-ENTRIES = 1 << 24  # residuals at once
+ENTRIES = 1 << 22  # residuals at once
 
 
 def ransac(
@@ -31,11 +32,11 @@ def ransac(
     refine: bool = True,  # fit the best hypothesis again to its inliers
 ) -> Solution:
     """Estimate the transform of a pair; the same seed gives the same result on one device."""
-    middles = source.double().mean(0), target.double().mean(0)
-    one, other = (
-        (side.double() - middle).float()
-        for side, middle in zip((source, target), middles, strict=True)
-    )
+    sides = torch.stack([source, target]).double()
+    middles = sides.mean(1)
+    sides = (sides - middles[:, None]).float()
+    middles = middles.cpu()
+    agreement = Agreement(sides[:1].double(), sides[1:].double(), settings.distance)
     generator = torch.Generator(source.device).manual_seed(seed)
     best: Tensor | None = None  # [4, 4] float64
     score, tried = 0.0, 0  # inliers of the best one, plus a part below 1 for small residuals
@@ -45,31 +46,29 @@ def ransac(
         number = min(size, settings.hypotheses - tried)
         tried += number
         shape = number, settings.points
-        rows = torch.randint(len(one), shape, generator=generator, device=one.device)
-        transforms = _hypotheses(one, other, rows, settings)
+        rows = torch.randint(len(source), shape, generator=generator, device=source.device)
+        transforms = _hypotheses(sides, rows, settings)
         if len(transforms):
-            inliers, squares = hypothesis_scores(transforms, one, other, settings.distance)
-            spread = squares / inliers.clamp(min=1)  # ties are told by residuals
-            scores = inliers.double() + (1 - spread.double()) * 0.999
-            most, top = torch.where(inliers > 0, scores, 0).max(0)
-            if float(most) > score:
-                score, best = float(most), transforms[top]
+            most, top = _scores(transforms, agreement).max(0, keepdim=True)
+            found = torch.cat([most, transforms.index_select(0, top).flatten()]).cpu()
+            if float(found[0]) > score:
+                score, best = float(found[0]), found[1:].view(4, 4)
     if best is None:
         return Solution(None, torch.zeros(len(source), dtype=torch.bool), tried)
-    one, other = one.double(), other.double()
+    # few numbers: a host is done sooner than it has asked a device
+    one, other = sides.cpu().double()
     inliers = _inliers(best, one, other, settings.distance)
     for _ in range(REFITS if refine else 0):
         again = fitted(one[None], other[None], inliers[None])[0]
         now = _inliers(again, one, other, settings.distance)
-        fewer, same = torch.stack([now.sum() < inliers.sum(), (now == inliers).all()]).tolist()
-        if fewer:
+        if now.sum() < inliers.sum():
             break
-        best, inliers = again, now
+        best, inliers, same = again, now, torch.equal(now, inliers)
         if same:
             break
     best = best.clone()
     best[:3, 3] += middles[1] - best[:3, :3] @ middles[0]
-    return Solution(best.cpu(), inliers.cpu(), tried)
+    return Solution(best, inliers, tried)
 
 
 def _settled(matches: int, tried: int, score: float, settings: RansacSettings) -> bool:
@@ -82,19 +81,23 @@ def _settled(matches: int, tried: int, score: float, settings: RansacSettings) -
     return right >= 1 or tried >= math.log(1 - settings.confidence) / math.log1p(-right)
 
 
-def _hypotheses(source: Tensor, target: Tensor, rows: Tensor, settings: RansacSettings) -> Tensor:
-    """Transforms [S, 4, 4] of the drawn rows [H, n] that pass both checks."""
-    rows = rows[_plausible(source[rows], target[rows], rows, settings)]
-    moving, fixed = source[rows], target[rows]
-    transforms = fitted(moving, fixed)
-    gap = (transform_points(transforms, moving.double()) - fixed.double()).norm(dim=2)
-    return transforms[(gap <= settings.distance).all(1)]
+def _hypotheses(sides: Tensor, rows: Tensor, settings: RansacSettings) -> Tensor:
+    """Transforms [S, 4, 4] of the drawn rows [H, n] of both sides that pass both checks."""
+    drawn = sides[:, rows]  # [2, H, n, 3]
+    good = _plausible(drawn, rows, settings)
+    if not good.is_cuda:  # which fits all of them sooner than it counts those
+        drawn, good = drawn[:, good], good[good]
+    transforms = fitted(*drawn)
+    moving, fixed = drawn.double()
+    gap = (transform_points(transforms, moving) - fixed).norm(dim=2)
+    return transforms[good & (gap <= settings.distance).all(1)]
 
 
-def _plausible(source: Tensor, target: Tensor, rows: Tensor, settings: RansacSettings) -> Tensor:
+def _plausible(drawn: Tensor, rows: Tensor, settings: RansacSettings) -> Tensor:
     """Hypotheses [H] of different matches whose edges are as long in one cloud as in the other."""
-    first, second = torch.combinations(torch.arange(settings.points)).T.to(rows.device)
-    one, other = ((side[:, first] - side[:, second]).norm(dim=2) for side in (source, target))
+    ends = torch.combinations(torch.arange(settings.points)).T
+    first, second = ends.to(rows.device, non_blocking=True)
+    one, other = (drawn[:, :, first] - drawn[:, :, second]).norm(dim=3)
     ratio = settings.edge_length
     good = (one >= ratio * other) & (other >= ratio * one) & (rows[:, first] != rows[:, second])
     return good.all(1)
@@ -104,30 +107,12 @@ def _inliers(transform: Tensor, source: Tensor, target: Tensor, distance: float)
     return (transform_points(transform, source) - target).norm(dim=1) < distance
 
 
-def hypothesis_scores(
-    transforms: Tensor, source: Tensor, target: Tensor, distance: float
-) -> tuple[Tensor, Tensor]:
-    """Count the matches that agree with every transform, and add up their squared residuals."""
-    if source.is_cuda:
-        from pcnn.registration import score_kernel
-
-        return score_kernel.hypothesis_scores(transforms, source, target, distance)
-    counts, sums = [], []
-    for part in transforms.float().split(max(ENTRIES // len(source), 1)):
-        square = _squares(part, source, target)  # [S, M]
-        near = square < distance**2
-        counts.append(near.sum(1))
-        sums.append(torch.where(near, square, 0).sum(1) / distance**2)
-    return torch.cat(counts), torch.cat(sums)
-
-
-def _squares(transforms: Tensor, source: Tensor, target: Tensor) -> Tensor:
-    """Squared residuals [S, M] of matches, one axis after the other to hold little at once."""
-    total = torch.zeros(len(transforms), len(source), device=source.device)
-    for axis in range(3):
-        row = transforms[:, axis]  # [S, 4]
-        gap = row[:, 3:] - target[:, axis]
-        for other in range(3):
-            gap = torch.addcmul(gap, row[:, other : other + 1], source[:, other])
-        total.addcmul_(gap, gap)
-    return total
+def _scores(transforms: Tensor, agreement: Agreement) -> Tensor:
+    """Inliers [S] of transforms, plus a part below 1 for small residuals, which tells ties."""
+    matches = agreement.products.shape[2]
+    scores = []
+    for part in transforms[None, :, :3].split(max(ENTRIES // matches, 1), 1):
+        near = agreement(part)[0]  # [S, M]
+        inliers = (near > 0).sum(1)
+        scores.append(inliers + 0.999 * near.sum(1) / inliers.clamp(min=1))
+    return torch.cat(scores)

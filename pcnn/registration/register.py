@@ -114,7 +114,8 @@ def register_described(
 
     if transform is None or agreeing < min_inliers:
         raise unsupported(f"{agree}, {min_inliers} required (min_inliers)")
-    width = width_of(estimate.source.cpu()[inliers])
+    matched = torch.stack(ends).cpu()
+    width = width_of(matched[0, inliers])
     if 2 * width < settings.ransac.distance:
         raise unsupported(f"{agree}, and lie within {width:.2g} m of a line")
     verifier = settings.verifier or shipped_verifier()
@@ -124,14 +125,13 @@ def register_described(
         needed = f"{least:.2f} required (min_confidence)"
         raise unsupported(f"confidence {confidence:.2f}, {needed}; {agree}")
     # of the transform that is returned: surfaces may have moved it
-    there = transform.to(device)
-    residual = match_distances(*ends, there)
+    residual = match_distances(matched[0], matched[1], transform)
     residual = residual[residual < settings.ransac.distance]
     if len(residual) < 3:
         raise unsupported(
             f"{agree} before the pose was fitted to surfaces, {len(residual)} after it"
         )
-    placed = transform_points(there, source.points.double())
+    placed = transform_points(transform.to(device, non_blocking=True), source.points.double())
     _, found = nearest_within(placed, target.points, MEET * descriptor.voxel_size)
     overlap = float((found >= 0).double().mean())
     if overlap < LEAST_OVERLAP:

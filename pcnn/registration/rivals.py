@@ -14,15 +14,16 @@ from itertools import combinations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from pcnn.messages import counted
 from pcnn.metrics.registration.errors import point_rmse
 from pcnn.registration.matching import drawn
-from pcnn.registration.nearest import Nearest, SortedCells, principal_axes
+from pcnn.registration.nearest import Nearest, axes_around
 from pcnn.registration.ransac import ransac
-from pcnn.registration.rigid_fit import fitted, from_quaternion
+from pcnn.registration.rigid_fit import from_quaternion, turned_onto
 from pcnn.registration.settings import RansacSettings
-from pcnn.registration.transforms import assembled, transform_points
+from pcnn.registration.transforms import assembled, whole
 
 #: Share by which sizes may differ: depth cameras are off by one or two hundredths; largest factor
 #: between sizes that are told.
@@ -104,18 +105,20 @@ def scale_of(source: Tensor, target: Tensor, seed: int = 0) -> float:
     device = source.device
     generator = torch.Generator(device).manual_seed(seed)
     rows = torch.randint(len(source), (TRIPLES, 3), generator=generator, device=device)
-    edges = [(side[rows] - side[rows.roll(1, 1)]).norm(dim=2) for side in (source, target)]
-    logs = torch.log(edges[1].clamp(min=1e-9) / edges[0].clamp(min=1e-9)).double()  # [T, 3]
+    corners = torch.stack([source, target], 1)[rows]  # [T, 3, 2, 3]
+    edges = (corners - corners.roll(1, 1)).norm(dim=3)
+    one, other = edges.clamp(min=1e-9).unbind(2)
+    logs = torch.log(other / one).double()  # [T, 3]
     alike = logs.amax(1) - logs.amin(1) < -2 * math.log(ALIKE)
-    alike &= (edges[0].amin(1) > 0) & (edges[1].amin(1) > 0)
-    mean = logs.mean(1)
+    alike &= edges.amin((1, 2)) > 0
     limit = math.log(LARGEST) + 2 * BIN
-    mean = mean[alike & (mean.abs() < limit)].cpu()
+    mean = torch.where(alike, logs.mean(1), torch.inf).cpu()
+    mean = mean[mean.abs() < limit]
     if not len(mean):
         return math.nan
     bins = round(2 * limit / BIN)
     counts = torch.histc(mean, bins, -limit, limit)
-    near = torch.nn.functional.pad(counts, (1, 1)).unfold(0, 3, 1).sum(1)
+    near = pad(counts, (1, 1)).unfold(0, 3, 1).sum(1)
     top = limit * ((2 * int(near.argmax()) + 1) / bins - 1)
     return math.exp(float(mean[(mean - top).abs() < 1.5 * BIN].median()))
 
@@ -124,44 +127,55 @@ class _Surface:
     """Target points with normals."""
 
     def __init__(self, target: Tensor, voxel_size: float, generator: torch.Generator) -> None:
-        rows = drawn(len(target), TARGET, generator).to(target.device)
+        rows = drawn(len(target), TARGET, generator).to(target.device, non_blocking=True)
         some = target[rows]
-        self.points, self.search = some.double(), Nearest(some.float()[None])
-        cells = SortedCells(target.float(), 2.5 * voxel_size)
-        self.normals = principal_axes(target, some, cells)[1][:, :, 0]
+        self.search = Nearest(some.float()[None])
+        normals = axes_around(target, some, 2.5 * voxel_size)[1][:, :, 0]
+        # a point, 1, its normal
+        self.points = torch.cat([some, torch.ones_like(some[:, :1]), normals], 1)
         self.voxel_size = voxel_size
         # fewer points of a surface lie further apart
         self.step = voxel_size * math.sqrt(len(target) / len(rows))
 
-    def nearest(self, poses: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Where poses [K, 4, 4] put the source, and the nearest rows."""
-        placed = transform_points(poses, source)
-        return placed, self.search(placed.float().reshape(1, -1, 3)).view(placed.shape[:2])
+    def nearest(self, poses: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Where poses [K, 3, 4] put source points [S, 4], the nearest rows [K, S, 7], the gaps."""
+        placed = source @ poses.mT
+        index = self.search(placed.float().reshape(1, -1, 3)).view(placed.shape[:2])
+        met = self.points[index]
+        return placed, met, placed - met[..., :3]
 
     def look(self, poses: Tensor, source: Tensor, reach: float = LOST) -> tuple[Tensor, ...]:
-        """Which points [K, S] lie on the surface, and which beside it within a reach [voxels];
-        where they are, and the nearest rows.
+        """Which points [K, S] lie on the surface, and which on it or beside it within a reach
+        [voxels]; where they are, and the nearest rows.
         """
-        placed, index = self.nearest(poses, source)
-        away = placed - self.points[index]
+        placed, met, away = self.nearest(poses, source)
         near = away.norm(dim=2) <= reach * self.step
-        on = (away * self.normals[index]).sum(2).abs() < ON * self.voxel_size
-        return on & near, ~on & near, placed, index
+        on = (away * met[..., 4:]).sum(2).abs() < ON * self.voxel_size
+        return on & near, near, placed, met
 
-    def as_well(self, poses: Tensor, source: Tensor) -> Tensor:
-        """Which poses [K] put the source on the target, and hardly a point beside it."""
-        on, off = (share.double().mean(1) for share in self.look(poses, source)[:2])
-        return (on >= AGAIN) & (off <= OFF)
+    def counts(self, poses: Tensor, source: Tensor) -> Tensor:
+        """How many points [2, K] lie on the surface, and how many on it or beside it."""
+        return torch.stack(self.look(poses, source)[:2]).sum(2)
 
     def refined(self, poses: Tensor, source: Tensor) -> Tensor:
-        """Poses [K, 4, 4] after some steps of point-to-point ICP."""
+        """Poses [K, 3, 4] after some steps of point-to-point ICP."""
         for _ in range(STEPS):
-            placed, index = self.nearest(poses, source)
-            partners = self.points[index]
-            near = (placed - partners).norm(dim=2) < LOST * self.step
-            moved = fitted(placed, partners, near) @ poses
-            poses = torch.where((near.sum(1) >= FEWEST)[:, None, None], moved, poses)
+            _, met, away = self.nearest(poses, source)
+            near = away.norm(dim=2, keepdim=True) < LOST * self.step
+            sums = met[..., :4].mT @ (near * source)  # [K, 4, 4] of partners and points
+            total = sums[:, 3:, 3:]
+            means = sums / total.clamp(min=1e-12)
+            to, of = means[:, :3, 3:], means[:, 3:, :3]
+            covariance = torch.baddbmm(means[:, :3, :3], to, of, alpha=-1)
+            moved = turned_onto(covariance, of[:, 0], to[..., 0])
+            poses = torch.where(total >= FEWEST, moved, poses)
         return poses
+
+
+def _as_well(counts: Tensor, number: int) -> Tensor:
+    """Which poses [K] put so many points on the target, and hardly one beside it."""
+    on, near = counts.double()
+    return (on / number >= AGAIN) & ((near - on) / number <= OFF)
 
 
 def with_other_poses(
@@ -175,34 +189,40 @@ def with_other_poses(
     """Look for other poses of described points [P, 3] that fit as well as a transform."""
     generator = torch.Generator().manual_seed(seed)
     surface = _Surface(target, voxel_size, generator)
-    some = source[drawn(len(source), SOURCE, generator).to(source.device)].double()
-    start = transform.to(some)[None]
-    on, _, placed, index = surface.look(start, some, NEAR)
-    lying = on[0].nonzero()[:, 0]
+    rows = drawn(len(source), SOURCE, generator).to(source.device, non_blocking=True)
+    some = pad(source[rows].double(), (0, 1), value=1.0)  # [S, 4]
+    start = transform.cpu().double()[None]
+    on, _, placed, met = surface.look(start[:, :3].to(some.device, non_blocking=True), some, NEAR)
+    # what is small goes on on the host
+    seen = torch.cat([on[0, :, None], placed[0], met[0, :, 4:], some[:, :3]], 1).cpu()
+    lying = seen[:, 0].nonzero()[:, 0]
     if len(lying) < FEWEST:
         return rivals
-    some = some[lying]
-    few = some[:ALIGNED]
-    placed, normals = torch.stack([placed[0], surface.normals[index[0]]])[:, lying].cpu()
+    _, placed, normals, points = seen[lying].split((1, 3, 3, 3), 1)
+    some = some[lying.to(some.device, non_blocking=True)]
+    few, points = some[:ALIGNED], points[:ALIGNED]
     moved = MOTION * voxel_size
-    slides, turns = _slides(placed, normals, moved), _turns(placed.mean(0), normals)
-    slid, turned = torch.cat([slides, turns]).to(start).split([len(slides), len(turns)])
-    slid, turned = slid @ start, turned @ start
-    fits = surface.as_well(slid, some).view(-1, 2).all(1).repeat_interleave(2).cpu()
-    share = surface.look(turned, few[:TURNED])[0].double().mean(1).cpu()
+    slid = _slides(placed, normals, moved) @ start
+    turned = _turns(placed.mean(0), normals) @ start
+    poses = torch.cat([slid, turned])[:, :3].to(some.device, non_blocking=True)
+    looks = (poses[: len(slid)], some), (poses[len(slid) :], few[:TURNED])
+    counts = torch.cat([surface.counts(*look) for look in looks], 1).cpu()
+    fits = _as_well(counts[:, : len(slid)], len(some)).view(-1, 2).all(1).repeat_interleave(2)
     if fits.any():  # turns about a free axis would be found, too
-        return replace(rivals, poses=tuple(slid.cpu()[fits]))
+        return replace(rivals, poses=tuple(slid[fits]))
+    share = counts[0, len(slid) :].double() / len(few[:TURNED])
     best = share.argsort(descending=True)[:REFINED]
     best = best[share[best] >= HOPEFUL]
     if not len(best):
         return rivals
-    poses = surface.refined(turned[best.to(turned.device)], few)
+    poses = surface.refined(turned[best, :3].to(some.device, non_blocking=True), few)
+    both = torch.cat([poses.flatten(1), surface.counts(poses, some).T], 1).cpu()
     others = list(start)
-    for pose in poses[surface.as_well(poses, some)]:
+    for pose in whole(both[:, :12].unflatten(1, (3, 4)))[_as_well(both[:, 12:].T, len(some))]:
         # ICP may have led back to a pose that is known
-        if all(point_rmse(pose, one, few) > moved for one in others):
+        if all(point_rmse(pose, one, points) > moved for one in others):
             others.append(pose)
-    return replace(rivals, poses=tuple(pose.cpu() for pose in others[1:]))
+    return replace(rivals, poses=tuple(others[1:]))
 
 
 def _slides(placed: Tensor, normals: Tensor, size: float) -> Tensor:
@@ -220,21 +240,23 @@ def _slides(placed: Tensor, normals: Tensor, size: float) -> Tensor:
 
 def _turns(middle: Tensor, normals: Tensor) -> Tensor:
     """Turns [K, 4, 4] about directions that many normals [S, 3] share, and across two of them."""
-    parallel = ((normals @ normals.T).abs_() > math.cos(math.radians(12))).to(normals)
-    left = torch.ones_like(normals[:, 0])  # 1 of a normal of no axis yet; sums of floats are quick
+    parallel = ((normals @ normals.T).abs_() > math.cos(math.radians(12))).float()
+    left = torch.ones_like(parallel[0])  # 1 of a normal of no axis yet; sums of floats are quick
     axes: list[Tensor] = []
     for _ in range(3):
         votes = (parallel @ left) * left
         top = int(votes.argmax())
         if int(votes[top]) < 0.05 * len(normals):
             break
-        share = parallel[top] * left * (normals @ normals[top]).sign()
+        share = (parallel[top] * left).to(normals) * (normals @ normals[top]).sign()
         axes.append(share @ normals / votes[top])
         left = left * (1 - parallel[top])
     axes += [torch.linalg.cross(one, other) for one, other in combinations(axes, 2)]
-    turns = [axis / axis.norm() * math.radians(angle) for axis in axes for angle in TURNS]
-    turns = turns or [torch.zeros_like(middle)]
-    return _motions(torch.stack(turns), middle, torch.zeros_like(middle))
+    if not axes:
+        return torch.eye(4, dtype=middle.dtype)[None]
+    units = torch.nn.functional.normalize(torch.stack(axes))
+    turns = units[:, None] * torch.tensor(TURNS).to(units).deg2rad()[:, None]
+    return _motions(turns.flatten(0, 1), middle, torch.zeros_like(middle))
 
 
 def _motions(turns: Tensor, middle: Tensor, shifts: Tensor) -> Tensor:

@@ -41,9 +41,18 @@ class Found(NamedTuple):
 
     def on_host(self, counts: Sequence[int]) -> list[Solution]:
         """Wait for the poses, and make a solution of those of every pair with so many matches."""
-        rows, support, agree, tried = (one.cpu() for one in self)
+        rows, support, tried, agree = on_host(self.rows, self.support, self.tried, self.agree)
         pairs = zip(rows, support, agree, tried.tolist(), counts, strict=True)
         return [_solution(*pair) for pair in pairs]
+
+
+def on_host(*given: Tensor) -> list[Tensor]:
+    """Wait once for several tensors; wide numbers stand before narrow ones."""
+    if not given[0].is_cuda:
+        return list(given)
+    flat = torch.cat([one.flatten().view(torch.uint8) for one in given]).cpu()
+    parts = flat.split([one.nbytes for one in given])
+    return [part.view(one.dtype).view(one.shape) for part, one in zip(parts, given, strict=True)]
 
 
 def _solution(rows: Tensor, support: Tensor, agree: Tensor, tried: int, count: int) -> Solution:

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from pcnn.registration.evidence import MEET, PairEvidence
-from pcnn.registration.nearest import SortedCells, principal_axes
 from pcnn.registration.rigid_fit import from_quaternion
-from pcnn.registration.transforms import assembled, inverse, transform_points
+from pcnn.registration.transforms import assembled, inverse
 
 #: Voxels from a plane beyond which a point says nothing, step by step: at first a pose may be off
 #: by a voxel and more where clouds are wide.
@@ -34,90 +33,72 @@ def fit_surfaces(transforms: Tensor, pairs: PairEvidence) -> Tensor:
 
     Source: Chen and Medioni 1992; that matches take part, and both ways, is an addition.
     """
-    sides, cell = pairs.sides, pairs.voxel_size
-    normals, flat = _planes(pairs)
-    pose = best = transforms.to(sides.some)
-    most = pose.new_full((len(pose),), -1.0)
+    sides, cell, clouds = pairs.sides, pairs.voxel_size, pairs.clouds
     moving, fixed, matched = pairs.ends
-    # a match is held by three planes along the axes
-    axes = torch.eye(3, dtype=pose.dtype, device=pose.device)
-    axes = axes.repeat_interleave(fixed.shape[1], 0).expand(len(pose), -1, -1)
+    number, count = len(transforms), sides.some.shape[1]
+    variances, axes = clouds.axes(sides.some, PATCH * cell, EVERY)
+    least, middle, most = variances.clamp(min=0).sqrt().unbind(2)
+    flat = ((middle - least) / most.clamp(min=1e-12)).square() * sides.valid
+    normals, held = axes[..., 0], HOLD * matched.double()
+    # a match is held by three planes along the axes; the gaps of all rows follow step by step
+    own = _rows(sides.some[:number], -normals[:number])
+    triple = _rows(moving[:, :, None], torch.eye(3, dtype=own.dtype, device=own.device))
+    rows = torch.cat([own, torch.zeros_like(own), triple.flatten(1, 2)], 1)
+    asked = torch.cat([sides.some, torch.cat([moving, fixed])], 1)
+    scale = own.new_full((len(WIDTHS) + 1, 2, 2 * count + moving.shape[1]), pairs.distance**-2)
+    steps = torch.tensor([[WIDTHS[-1], width] for width in (*WIDTHS, WIDTHS[-1])]).double() * cell
+    scale[..., : 2 * count] = steps.pow(-2)[..., None].to(own.device, non_blocking=True)
+    pose = best = transforms.cpu().double()
+    greatest = pose.new_full((number,), -1.0)
     for step in range(len(WIDTHS) + 1):
-        points, planes, along, weight = _met(pose, pairs, normals, flat)
-        placed = transform_points(pose, moving)  # [B, M, 3]
-        gaps = placed - fixed
-        hold = _inside(gaps.square().sum(2), pairs.distance) * matched
-        off = along.square()
-        support = (weight * _inside(off, WIDTHS[-1] * cell) ** 3).sum(1)
-        support = support.add((hold**3).sum(1), alpha=HOLD)
-        better = support > most
+        both = torch.cat([pose, inverse(pose)]).to(own.device, non_blocking=True)
+        turn, shift = both[:, :3, :3].mT, both[:, None, :3, 3]
+        placed = torch.baddbmm(shift, asked, turn)  # [S, P + M, 3]
+        gap, _, apart = clouds.nearest(placed[:, :count], MEET * cell)
+        turned = normals @ turn
+        along = (apart * turned).sum(2)
+        gaps = moving - placed[number:, count:]  # [B, M, 3]
+        meets = (gap < MEET * cell) * flat
+        off = torch.cat([along[:number], along[number:], gaps.norm(dim=2)], 1).square_()
+        near = torch.addcmul(own.new_ones(()), off[:, None], scale[step], value=-1).clamp_(min=0)
+        weight = torch.cat([meets[:number], meets[number:], held], 1)[:, None] * near.square()
+        support = weight[:, :1] @ near[:, 0, :, None]
+        met = placed[number:, :count] + apart[number:]
+        rows[:, count : 2 * count] = _rows(met, turned[number:])
+        rows[:, : 2 * count, 6] = torch.cat([along[:number], along[number:]], 1)
+        rows[:, 2 * count :, 6] = gaps.flatten(1)
+        planes, matches = weight[:, 1].split((2 * count, moving.shape[1]), 1)
+        weight = torch.cat([planes, matches[..., None].expand(-1, -1, 3).flatten(1)], 1)
+        sums = (rows * weight[..., None]).mT @ rows
+        # the rest is small: a host does it sooner than it asks a device for it
+        found = torch.cat([support.flatten(1), sums.flatten(1)], 1).cpu()
+        better = found[:, 0] > greatest
         best = torch.where(better[:, None, None], pose, best)
-        most = torch.where(better, support, most)
-        if step < len(WIDTHS):
-            points = torch.cat([points, placed.repeat(1, 3, 1)], 1)
-            planes = torch.cat([planes, axes], 1)
-            gap = torch.cat([along, gaps.mT.flatten(1)], 1)
-            weight = weight * _inside(off, WIDTHS[step] * cell) ** 2
-            weight = torch.cat([weight, (HOLD * hold**2).repeat(1, 3)], 1)
-            pose = _motion(points, planes, gap, weight) @ pose
-    return best.to(transforms.device)
+        greatest = torch.where(better, found[:, 0], greatest)
+        pose = pose @ _motion(found[:, 1:].unflatten(1, (11, 11)))
+    return best.to(transforms)
 
 
-def _planes(pairs: PairEvidence) -> tuple[Tensor, Tensor]:
-    """Normals [S, P, 3] of the planes at some points of all clouds, and squared flatness [S, P]."""
-    sides, clouds, radius = pairs.sides, pairs.clouds, PATCH * pairs.voxel_size
-    ends = torch.tensor(clouds.sizes).cumsum(0).tolist()
-    rows = [
-        torch.arange(end - own, end, EVERY) for end, own in zip(ends, clouds.sizes, strict=True)
-    ]
-    kept = torch.cat(rows).to(clouds.places.device)
-    points, number = clouds.places[kept], len(clouds.sizes)
-    cells = SortedCells(points.float(), radius, clouds.number[kept], number)
-    size, width = sides.some.shape[:2]
-    own = torch.arange(size, device=kept.device).repeat_interleave(width)
-    variances, axes = principal_axes(points, sides.some.flatten(0, 1), cells, own)
-    least, middle, most = variances.clamp(min=0).sqrt().unbind(1)
-    flat = ((middle - least) / most.clamp(min=1e-12)).square().view(size, width)
-    return axes[:, :, 0].view(size, width, 3), flat * sides.valid
-
-
-def _met(
-    pose: Tensor, pairs: PairEvidence, normals: Tensor, flat: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Points of both clouds where poses lay them, [B, P, 3] float64; of the planes that they meet
-    or have the normals [B, P, 3], the gap along these, and a weight, 0 where no point is near.
+def _rows(points: Tensor, normals: Tensor) -> Tensor:
+    """Rows [..., 11] of least squares, of points and normals of planes in the frame of sources:
+    what a turn and a shift do to the gap, room for it, the point, and a one.
     """
-    some, number, reach = pairs.sides.some, len(pose), MEET * pairs.voxel_size
-    placed = transform_points(torch.cat([pose, inverse(pose)]), some)  # [S, P, 3]
-    gap, rows = pairs.clouds.nearest(placed, reach)
-    partners = pairs.clouds.places[rows]
-    points = torch.cat([placed[:number], transform_points(pose, partners[number:])], 1)
-    turned = torch.cat([normals[:number] @ pose[:, :3, :3].mT, normals[number:]], 1)
-    along = ((points - torch.cat([partners[:number], some[number:]], 1)) * turned).sum(2)
-    meets = (gap < reach) * flat
-    return points, turned, along, torch.cat([meets[:number], meets[number:]], 1)
+    points, normals = torch.broadcast_tensors(points, normals)
+    turns, rest = torch.linalg.cross(points, normals), torch.ones_like(points[..., :1])
+    return torch.cat([turns, normals, rest, points, rest], -1)
 
 
-def _inside(square: Tensor, width: float) -> Tensor:
-    """One less the squares of gaps over that of a width, zero beyond it."""
-    return torch.rsub(square / width**2, 1).clamp_(min=0)
-
-
-def _motion(
-    points: Tensor,  # [B, N, 3]
-    normals: Tensor,  # [B, N, 3] of the planes that they meet
-    gap: Tensor,  # [B, N] along these
-    weight: Tensor,  # [B, N]
-) -> Tensor:
-    """Motions [B, 4, 4] of a step of least squares."""
-    middle = weight[:, None] @ points / weight.sum(1)[:, None, None].clamp(min=1e-12)  # [B, 1, 3]
-    turns = torch.linalg.cross(points - middle, normals)
-    rows = torch.cat([turns, normals, gap[..., None]], 2)  # [B, N, 7]
-    sums = (rows[..., :6] * weight[..., None]).mT @ rows  # [B, 6, 7]
-    square, right = sums.split((6, 1), 2)
+def _motion(sums: Tensor) -> Tensor:
+    """Motions [B, 4, 4] of a step of least squares, of weighted sums [B, 11, 11] over rows."""
+    middle = sums[:, 10, 7:10] / sums[:, 10, 10:].clamp(min=1e-12)  # [B, 3]
+    # turns about the middle
+    about = torch.eye(7, dtype=sums.dtype).repeat(len(sums), 1, 1)
+    units = torch.eye(3, dtype=sums.dtype).expand(len(sums), -1, -1)
+    about[:, 3:6, :3] = torch.linalg.cross(units, middle[:, None].expand_as(units))
+    square, right = (about.mT @ sums[:, :7, :7] @ about)[:, :6].split((6, 1), 2)
     held = 1e-9 * square.diagonal(dim1=1, dim2=2) + 1e-12  # what nothing holds stays
     moved = torch.linalg.solve_ex(square + torch.diag_embed(held), -right).result
     turn, shift = moved[..., 0].split(3, 1)
     half = torch.nn.functional.pad(turn / 2, (1, 0), value=1.0)
     rotation = from_quaternion(torch.nn.functional.normalize(half))
-    return assembled(rotation, shift + middle[:, 0] - (rotation @ middle.mT)[..., 0])
+    return assembled(rotation, shift + middle - (rotation @ middle[..., None])[..., 0])

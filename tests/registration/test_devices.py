@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from pcnn.registration import evidence as looked_at
 from pcnn.registration import surface_fit
 from pcnn.registration.descriptor import Described
 from pcnn.registration.evidence import NAMES, PairEvidence
@@ -53,26 +52,8 @@ def test_a_mixture_and_a_wait_are_noticed() -> None:
             bool(numbers(3).any())
 
 
-class Unsorted:
-    """Stands in for points sorted by cell, which reads how many pairs there are: not followed."""
-
-    def __init__(self, points: Tensor, *_: object) -> None:
-        assert points.device.type == "meta"
-
-
-def axes(points: Tensor, places: Tensor, *_: object) -> tuple[Tensor, Tensor]:
-    assert {one.device.type for one in (points, places)} == {"meta"}
-    shapes = (len(places), 3), (len(places), 3, 3)
-    return numbers(*shapes[0], dtype=torch.float64), numbers(*shapes[1], dtype=torch.float64)
-
-
 @pytest.mark.parametrize("view_points", [True, False])
-def test_evidence_and_surfaces_need_no_look(
-    view_points: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (looked_at, surface_fit):
-        monkeypatch.setattr(module, "SortedCells", Unsorted)
-        monkeypatch.setattr(module, "principal_axes", axes)
+def test_evidence_and_surfaces_need_no_look(view_points: bool) -> None:
     sources, targets = (
         [Described(numbers(n, 3), numbers(n, 32)) for n in (size, size + 7)] for size in (3000, 400)
     )

@@ -20,10 +20,10 @@ def test_nearest_places_are_those_of_all_pairs_of_the_other_cloud(
     monkeypatch.setattr(nearest, "CACHED", entries)
     # 60 m from zero the products of float32 are off by a centimetre
     clouds = [60 + torch.rand(number, 3) for number in (400, 150, 300, 90)]
-    held = Clouds.of([Described(points, points) for points in clouds], 0.12)
-    query = 60 + 1.2 * torch.rand(4, 70, 3).double()
-    gap, index = held.nearest(query, 0.1)
-    of_all = held.others(query)
+    held = Clouds.of([Described(points, points) for points in clouds], 0.3)
+    query = (60 + 1.2 * torch.rand(4, 70, 3)).double()
+    gap, index, _ = held.nearest(query, 0.1)
+    of_all = held.others[0](query)
     starts = [0, 400, 550, 850]
     for number, cloud in enumerate((2, 3, 0, 1)):
         least = torch.cdist(query[number], clouds[cloud].double()).min(1)
@@ -36,6 +36,13 @@ def test_nearest_places_are_those_of_all_pairs_of_the_other_cloud(
         assert torch.equal(of_all[number], least.indices)
         expected = least.values.float()
         torch.testing.assert_close(gap[number, within], expected[within], atol=1e-5, rtol=0)
+    for every in (1, 2):  # of some of the own cloud
+        spread, axes = held.axes(query, 0.3, every)
+        of_all, directions = held.own.axes(query, 0.3, every)
+        torch.testing.assert_close(of_all, spread, atol=1e-9, rtol=0)
+        clear = spread.diff(dim=2).amin(2) > 1e-4
+        same = (axes * directions).sum(2).abs()[clear]
+        torch.testing.assert_close(same, torch.ones_like(same), atol=1e-7, rtol=0)
 
 
 def test_nearest_descriptors_equal_all_distances() -> None:
