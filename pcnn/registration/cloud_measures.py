@@ -52,11 +52,17 @@ class CloudMeasures:
 
 def measured(clouds: Sequence[Tensor]) -> CloudMeasures:
     """Measure clouds [P, 3] [m] each; of none all measures are 0."""
-    widths = [extent(points) for points in clouds]
-    apart = [spacing(points, width) for points, width in zip(clouds, widths, strict=True)]
+    widths = _read([_extent(points) for points in clouds])
+    apart = [_spacing(points, width) for points, width in zip(clouds, widths, strict=True)]
+    found = _read([*apart, *(_span(points) for points in clouds)])
+    apart, spans = found[: len(clouds)], found[len(clouds) :]
     sparsest = max(apart) if apart and min(apart) > 0.0 else 0.0
-    spans = tuple(span(points) for points in clouds)
-    return CloudMeasures(len(clouds), max(widths, default=0.0), sparsest, spans)
+    return CloudMeasures(len(clouds), max(widths, default=0.0), sparsest, tuple(spans))
+
+
+def _read(numbers: Sequence[Tensor]) -> list[float]:
+    """Wait once for numbers [] of one device."""
+    return torch.stack(list(numbers)).tolist() if numbers else []
 
 
 @dataclass(frozen=True)
@@ -100,11 +106,16 @@ def fitting_cell(clouds: CloudMeasures, trained: float, known: KnownClouds) -> t
 
 def extent(points: Tensor) -> float:
     """Longest side [m] of the box of the middle nine tenths of points [P, 3]; of none 0."""
+    return float(_extent(points))
+
+
+def _extent(points: Tensor) -> Tensor:
     if not len(points):
-        return 0.0
+        return points.new_zeros((), dtype=torch.float64)
     some = _some(points).float()  # quantile takes no more than 16 M numbers
-    low, high = torch.quantile(some, torch.tensor([0.05, 0.95], device=some.device), dim=0)
-    return float((high - low).max())
+    ends = torch.tensor([0.05, 0.95]).to(some.device, non_blocking=True)
+    low, high = torch.quantile(some, ends, dim=0)
+    return (high - low).max().double()
 
 
 def span(points: Tensor) -> float:
@@ -113,17 +124,22 @@ def span(points: Tensor) -> float:
     It says whether a cloud is a room or a street: most points of a street lie near the sensor, most
     cells do not. Strays count for nothing, unless more than a twentieth of the cloud are such.
     """
+    return float(_span(points))
+
+
+def _span(points: Tensor) -> Tensor:
     if not len(points):
-        return 0.0
+        return points.new_zeros((), dtype=torch.float64)
     some = _some(points).double()
     places = (some / _CELL).floor().clamp(1 - _FAR, _FAR - 2)  # [P, 3]
-    steps = torch.tensor([4 * _FAR**2, 2 * _FAR, 1], device=some.device)
+    steps = torch.tensor([4 * _FAR**2, 2 * _FAR, 1])
+    around = (torch.cartesian_prod(*3 * [torch.arange(-1, 2)]) * steps).sum(1)
+    steps, around = (one.to(some.device, non_blocking=True) for one in (steps, around))
     keys, cell, count = torch.unique(
         ((places.long() + _FAR) * steps).sum(1), return_inverse=True, return_counts=True
     )
     occupied = keys[:, None] // steps % (2 * _FAR) - _FAR  # [C, 3]
-    around = torch.cartesian_prod(*3 * [torch.arange(-1, 2)]).to(keys.device)
-    beside = keys[:, None] + (around * steps).sum(1)  # [C, 27], with the cell itself
+    beside = keys[:, None] + around  # [C, 27], with the cell itself
     there = keys[torch.searchsorted(keys, beside).clamp_(max=len(keys) - 1)] == beside
     stray = (count == 1) & (there.sum(1) == 1)  # [C]
     kept = ~(stray & (stray.sum() <= _STRAYS * len(some)))
@@ -132,8 +148,8 @@ def span(points: Tensor) -> float:
     outer = (0.05 * last.double()).long()
     low, high = ordered[torch.stack([outer, last - outer])]  # cells [3] each
     inside = (places >= low) & (places <= high) & kept[cell, None]  # [P, 3]
-    far = some.new_tensor(math.inf)
-    return float((some.where(inside, -far).amax(0) - some.where(inside, far).amin(0)).max())
+    most, least = (some.where(inside, far) for far in (-math.inf, math.inf))
+    return (most.amax(0) - least.amin(0)).max()
 
 
 def _some(points: Tensor) -> Tensor:
@@ -142,13 +158,19 @@ def _some(points: Tensor) -> Tensor:
 
 def spacing(points: Tensor, width: float | None = None) -> float:
     """How far apart points lie [m]: median distance to the eighth neighbour, of places all over."""
-    width = extent(points) if width is None else width
+    return float(_spacing(points, extent(points) if width is None else width))
+
+
+def _spacing(points: Tensor, width: float) -> Tensor:
     if len(points) <= _NEIGHBOUR + 1 or not width > 0.0:
-        return 0.0
+        return points.new_zeros((), dtype=torch.float64)
     some, share = points.float(), 1.0
     if len(points) > _POINTS:
         order = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))
-        some, share = some[order[:_POINTS].to(points.device)], _POINTS / len(points)
+        some, share = (
+            some[order[:_POINTS].to(points.device, non_blocking=True)],
+            _POINTS / len(points),
+        )
     rows = voxel_firsts(some, width / _PARTS)
     at = torch.linspace(0, len(rows) - 1, min(_PLACES, len(rows)), device=some.device)
     places = some[rows[at.round().long()]]
@@ -157,7 +179,7 @@ def spacing(points: Tensor, width: float | None = None) -> float:
     squares = sum((place - point).square_() for place, point in axes)  # [S, P]
     assert isinstance(squares, Tensor)
     near = squares.topk(_NEIGHBOUR + 1, largest=False).values[:, -1]
-    return float(near.median().sqrt()) * math.sqrt(share)
+    return near.median().sqrt().double() * math.sqrt(share)
 
 
 def voxel_means(points: Tensor, size: float) -> Tensor:
@@ -183,12 +205,12 @@ def voxels_of(points: Tensor, size: float) -> tuple[Tensor, Tensor]:
     if len(points) == 0:
         empty = torch.zeros(0, dtype=torch.int64, device=points.device)
         return empty, empty
-    if not bool(torch.isfinite(points).all()):
-        raise ValueError("points hold NaN or infinite coordinates")
     places = torch.floor(points.double() / size)
     places -= places.amin(0)
     # looked at before they are integers: what int64 cannot hold would wrap round without a word
     if not bool((places.amax(0) + 1).prod() < 2.0**62):
+        if not bool(torch.isfinite(points).all()):
+            raise ValueError("points hold NaN or infinite coordinates")
         raise ValueError(f"the cloud is too large for voxels of {size} m")
     cells = places.long()
     extent = cells.amax(0) + 1
