@@ -53,8 +53,8 @@ class CloudMeasures:
 def measured(clouds: Sequence[Tensor]) -> CloudMeasures:
     """Measure clouds [P, 3] [m] each; of none all measures are 0."""
     widths = _read([_extent(points) for points in clouds])
-    apart = [_spacing(points, width) for points, width in zip(clouds, widths, strict=True)]
-    found = _read([*apart, *(_span(points) for points in clouds)])
+    spacings = [_spacing(points, width) for points, width in zip(clouds, widths, strict=True)]
+    found = _read([*spacings, *map(_span, clouds)])
     apart, spans = found[: len(clouds)], found[len(clouds) :]
     sparsest = max(apart) if apart and min(apart) > 0.0 else 0.0
     return CloudMeasures(len(clouds), max(widths, default=0.0), sparsest, tuple(spans))
