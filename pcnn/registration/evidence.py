@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pcnn.registration.descriptor import Described
 from pcnn.registration.nearest import Nearest, SortedCells, principal_axes
+from pcnn.registration.solution import on_host
 from pcnn.registration.transforms import inverse, transform_points
 
 #: Raised where a number of `NAMES` changes its meaning: what was fitted before no longer fits.
@@ -142,6 +143,7 @@ class Sides(NamedTuple):
 
     some: Tensor  # [S, P, 3] float64, some of the points
     valid: Tensor  # [S, P] bool
+    looked_at: Tensor  # [S] how many those are, on the host
     own: Tensor  # [S, P, C] their descriptors
     normals: Tensor  # [S, P, 3] float64
     rare: Tensor  # [S, P] float64, one over the share of points whose normal has the same direction
@@ -175,42 +177,51 @@ class PairEvidence:
             for found in clouds.nearest(placed.flatten(1, 2), MEET * self.voxel_size)
         )
         meets = (gap < MEET * self.voxel_size) & sides.valid[:, None]  # [S, K, P]
-        weight, count = meets.double(), sides.valid.sum(1)[:, None]
         off = (sides.own[:, None] - clouds.features[rows]).norm(dim=3)
         turned = sides.normals[:, None] @ both[..., :3, :3].mT  # [S, K, P, 3]
-        apart = (apart * turned).sum(3).abs() / self.voxel_size
-        fits = through = weight.new_full(weight.shape[:2], torch.nan)
+        along = (apart * turned).sum(3).abs()
+        weight, rank = meets.double(), _log_rank(sides.gaps, off, sides.ranked)
+        values = torch.stack([off.double(), rank, along, gap.double()])
+        weights = torch.stack([weight, weight * sides.rare[:, None], weight, weight])
+        # values may be infinite where nothing is met
+        sums = torch.where(weights > 0, values * weights, 0).sum(3)  # [4, S, K]
+        rows_of = [sums, weights.sum(3), sides.chance[:, None].expand(1, *gap.shape[:2])]
         if sides.seen is not None:
             other = Surfaces(*(clouds.across(ranges)[:, None] for ranges in sides.seen))
             known, before, visible = seen_by(other, placed, CLEAR * self.voxel_size)
-            fits = share_of(meets, visible & sides.valid[:, None])
-            through = share_of(before, known & sides.valid[:, None])
-        unlike = _mean(off.double(), weight, MEET) / sides.chance[:, None]
-        rank = _mean(_log_rank(sides.gaps, off, sides.ranked), weight * sides.rare[:, None], 0.0)
-        meet, plane = weight.sum(2) / count, _mean(apart, weight, MEET)
-        gap = _mean(gap.double() / self.voxel_size, weight, MEET)
-        meet, gap, unlike, rank, plane, fits, through = (
-            column.unflatten(0, (2, number))
-            for column in (meet, gap, unlike, rank, plane, fits, through)
-        )
-        support, share, spread = _of_matches(
-            both[:number], *self.ends, self.distance, self.voxel_size
-        )
-        fitting = fits.mean(0)
+            known, visible = known & sides.valid[:, None], visible & sides.valid[:, None]
+            rows_of.append(torch.stack([meets & visible, before & known, visible, known]).sum(3))
+        matches = _of_matches(both[:number], *self.ends, self.distance)
+        # the rest is small: a host does it sooner than it asks a device for it
+        found, matches = on_host(torch.cat(rows_of), matches)
+        found = found.unflatten(1, (2, number))  # [9 or 13, 2, B, K]
+        sums, total, chance = found[:4], found[4:8], found[8]
+        otherwise = sums.new_tensor([MEET, 0.0, MEET * self.voxel_size, MEET * self.voxel_size])
+        means = sums / total.clamp(min=1e-12)
+        means = torch.where(total > 0, means, otherwise[:, None, None, None])
+        unlike, rank, plane, gap = means
+        meet = total[0] / sides.looked_at.view(2, number, 1)
+        through = fitting = torch.full_like(unlike[0], torch.nan)
+        if len(found) > 9:
+            fitting, through = share_of(found[9:11], found[11:]).mean(1)
+        support, spread = matches[..., 0], matches[..., 1:].unflatten(2, (3, 3))
+        least = torch.linalg.eigvalsh(spread)[..., 0].clamp(min=0)
+        thickness = (least.sqrt() / self.voxel_size).clamp(max=THICK)
+        of = torch.tensor([[len(one)] for one, _ in self.ends_of])
         columns = {
-            "support": support,
-            "share": share,
-            "alike": unlike.mean(0),
+            "support": torch.log1p(support),
+            "share": torch.log((support + 1) / (of + 1)),
+            "alike": (unlike / chance).mean(0),
             "overlap": torch.log(meet.mean(0) + 0.02),
             "lesser_overlap": torch.log(meet.amin(0) + 0.02),
-            "gap": gap.mean(0),
-            "through": through.mean(0),
-            "spread": spread,
+            "gap": gap.mean(0) / self.voxel_size,
+            "through": through,
+            "spread": torch.log(thickness + 0.5),
             "rank": rank.amax(0),
-            "plane": plane.mean(0),
+            "plane": plane.mean(0) / self.voxel_size,
             "fits": torch.log((fitting + 0.02) / (1.02 - fitting)),
         }
-        found = torch.stack([columns[name] for name in NAMES], 2).cpu()  # [B, K, E]
+        found = torch.stack([columns[name] for name in NAMES], 2)  # [B, K, E]
         return [one[:count] for one, count in zip(found, counts, strict=True)]
 
     @cached_property
@@ -241,7 +252,7 @@ class PairEvidence:
         parts = [rows.shape[1] for rows in kinds]
         rows = torch.cat(kinds, 1).to(device, non_blocking=True) + clouds.starts
         counts = torch.tensor([list(map(len, side)) for side in (steps, ranked)])[..., None]
-        counts = counts.to(device, non_blocking=True)  # [2, S, 1]
+        looked_at, counts = counts[0, :, 0], counts.to(device, non_blocking=True)  # [2, S, 1]
         some = clouds.places[rows[:, : parts[0]]]  # [S, P, 3]
         own, among, strangers = clouds.features[rows].split(parts, 1)
         valid = torch.arange(parts[0], device=device) < counts[0]
@@ -258,25 +269,24 @@ class PairEvidence:
         seen = None
         if self.view_points:
             seen = surfaces(clouds.places, clouds.number, len(sizes))
-        return Sides(some, valid, own, normals, 1 / alike, gaps, ranks[:, 0], chance, seen)
+        return Sides(
+            some, valid, looked_at, own, normals, 1 / alike, gaps, ranks[:, 0], chance, seen
+        )
 
 
 def _of_matches(
-    poses: Tensor, one: Tensor, other: Tensor, valid: Tensor, distance: float, voxel_size: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Logarithms [B, K] of the support, its share, and the thickness of the matches that agree."""
+    poses: Tensor, one: Tensor, other: Tensor, valid: Tensor, distance: float
+) -> Tensor:
+    """The support [B, K, 10] of matches, and how those that agree spread."""
     placed = transform_points(poses, one[:, None])  # [B, K, M, 3]
     near = 1 - ((placed - other[:, None]).norm(dim=3) / distance).square()
     near = torch.where(valid[:, None], near, 0.0)
-    support = near.clamp(min=0).sum(2)
     agree = (near > 0).double()  # [B, K, M]
     number = agree.sum(2).clamp(min=1)[..., None]
     middle = (agree[:, :, None] @ placed).squeeze(2) / number
     arm = (placed - middle[:, :, None]) * agree[..., None]
-    least = torch.linalg.eigvalsh(arm.mT @ arm / number[..., None])[..., 0].clamp(min=0)
-    thickness = (least.sqrt() / voxel_size).clamp(max=THICK)
-    share = torch.log((support + 1) / (valid.sum(1)[:, None] + 1))
-    return torch.log1p(support), share, torch.log(thickness + 0.5)
+    spread = arm.mT @ arm / number[..., None]
+    return torch.cat([near.clamp(min=0).sum(2, keepdim=True), spread.flatten(2)], 2)
 
 
 def _log_rank(gaps: Tensor, off: Tensor, ranked: Tensor) -> Tensor:
@@ -291,13 +301,6 @@ def _log_rank(gaps: Tensor, off: Tensor, ranked: Tensor) -> Tensor:
     ]
     share = torch.cat(found).transpose(0, 1).double() / ranked[:, None, None]
     return torch.log(share + 1e-3)
-
-
-def _mean(values: Tensor, weight: Tensor, otherwise: float) -> Tensor:
-    """Weighted mean [S, K] of values [S, K, P]; another number where no point weighs."""
-    total = weight.sum(2)
-    sums = torch.where(weight > 0, values * weight, 0).sum(2)  # values may be infinite elsewhere
-    return torch.where(total > 0, sums / total.clamp(min=1e-12), otherwise)
 
 
 class Surfaces(NamedTuple):
@@ -329,11 +332,9 @@ def seen_by(cloud: Surfaces, placed: Tensor, clear: float) -> tuple[Tensor, Tens
     return known, known & (ranges < first - clear), known & (ranges < last + clear)
 
 
-def share_of(counted: Tensor, among: Tensor) -> Tensor:
-    """Share [S, K] of points [S, K, P] among some; where these are few a half: it says nothing."""
-    number = among.sum(2)
-    share = (counted & among).sum(2).double() / number.clamp(min=1)
-    return torch.where(number >= FEWEST, share, UNKNOWN)
+def share_of(counted: Tensor, number: Tensor) -> Tensor:
+    """Share of points that count among a number; where these are few a half: it says nothing."""
+    return torch.where(number >= FEWEST, counted / number.clamp(min=1), UNKNOWN)
 
 
 def _directions(points: Tensor) -> tuple[Tensor, Tensor]:

@@ -124,12 +124,16 @@ class Nearest:
     """Points or descriptors [B, N, C] of clouds, searched by products: ``|d|² - 2 q·d``."""
 
     def __init__(self, others: Tensor, there: Tensor | None = None) -> None:
-        if there is None:
-            there = torch.ones_like(others[..., :1], dtype=torch.bool)  # [B, N, 1]
         # centred: a common offset costs digits
-        self.middle = others.sum(1, keepdim=True) / there.sum(1, keepdim=True)
-        self.centred = torch.where(there, others - self.middle, 0)
-        self.square = self.centred.square().sum(2, keepdim=True).masked_fill(~there, torch.inf).mT
+        if there is None:
+            self.middle = others.mean(1, keepdim=True)
+            self.centred = others - self.middle
+            square = self.centred.square().sum(2, keepdim=True)
+        else:  # [B, N, 1]
+            self.middle = others.sum(1, keepdim=True) / there.sum(1, keepdim=True)
+            self.centred = torch.where(there, others - self.middle, 0)
+            square = self.centred.square().sum(2, keepdim=True).masked_fill(~there, torch.inf)
+        self.square = square.mT
         self.twice = (-2 * self.centred).mT  # [B, C, N]
 
     def _parts(self, queries: Tensor) -> Sequence[Tensor]:
@@ -179,6 +183,8 @@ def nearest_rows(queries: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
         pairs = zip(queries, others, strict=True)
         found = [Nearest(other[None])(query[None])[0] for query, other in pairs]
         return pad_sequence(found, batch_first=True)
+    if len(queries) == 1:
+        return Nearest(others[0][None])(queries[0][None])
     asked, held = (pad_sequence(side, batch_first=True) for side in (queries, others))
     sizes = torch.tensor(list(map(len, others))).to(held.device, non_blocking=True)
     there = torch.arange(held.shape[1], device=held.device) < sizes[:, None]  # [B, N]
