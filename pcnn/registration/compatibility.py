@@ -33,10 +33,10 @@ POWER_STEPS = 10  # towards the leading eigenvector
 
 def lengths(points: Tensor, others: Tensor, least: float = 0.0) -> Tensor:
     """Distances between points."""
-    if points.is_cuda:  # products of float32 may use TF32
-        return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
-    extent = max(float(side.abs().max()) if side.numel() else 0.0 for side in (points, others))
-    dtype = torch.float32 if extent < SMALL_CLOUD * least else torch.float64
+    dtype = torch.float64  # products of float32 may use TF32 on a GPU
+    if not points.is_cuda:
+        extent = max(float(side.abs().max()) if side.numel() else 0.0 for side in (points, others))
+        dtype = torch.float32 if extent < SMALL_CLOUD * least else dtype
     one, other = points.to(dtype), others.to(dtype)
     squares = [side.square().sum(-1, keepdim=True) for side in (one, other)]
     units = [torch.ones_like(square) for square in squares]

@@ -16,7 +16,7 @@ from torch import Tensor
 from pcnn.registration.cliques import Agreement
 from pcnn.registration.rigid_fit import fitted
 from pcnn.registration.settings import RansacSettings
-from pcnn.registration.solution import Solution
+from pcnn.registration.solution import Solution, on_host
 from pcnn.registration.transforms import transform_points
 
 ROUND = 5_000  # hypotheses between two looks at whether to stop
@@ -35,7 +35,6 @@ def ransac(
     sides = torch.stack([source, target]).double()
     middles = sides.mean(1)
     sides = (sides - middles[:, None]).float()
-    middles = middles.cpu()
     agreement = Agreement(sides[:1].double(), sides[1:].double(), settings.distance)
     generator = torch.Generator(source.device).manual_seed(seed)
     best: Tensor | None = None  # [4, 4] float64
@@ -56,7 +55,8 @@ def ransac(
     if best is None:
         return Solution(None, torch.zeros(len(source), dtype=torch.bool), tried)
     # few numbers: a host is done sooner than it has asked a device
-    one, other = sides.cpu().double()
+    middles, sides = on_host(middles, sides)
+    one, other = sides.double()
     inliers = _inliers(best, one, other, settings.distance)
     for _ in range(REFITS if refine else 0):
         again = fitted(one[None], other[None], inliers[None])[0]

@@ -63,19 +63,22 @@ def fit_surfaces(transforms: Tensor, pairs: PairEvidence) -> Tensor:
         near = torch.addcmul(own.new_ones(()), off[:, None], scale[step], value=-1).clamp_(min=0)
         weight = torch.cat([meets[:number], meets[number:], held], 1)[:, None] * near.square()
         support = weight[:, :1] @ near[:, 0, :, None]
-        met = placed[number:, :count] + apart[number:]
-        rows[:, count : 2 * count] = _rows(met, turned[number:])
-        rows[:, : 2 * count, 6] = torch.cat([along[:number], along[number:]], 1)
-        rows[:, 2 * count :, 6] = gaps.flatten(1)
-        planes, matches = weight[:, 1].split((2 * count, moving.shape[1]), 1)
-        weight = torch.cat([planes, matches[..., None].expand(-1, -1, 3).flatten(1)], 1)
-        sums = (rows * weight[..., None]).mT @ rows
+        parts = [support.flatten(1)]
+        if step < len(WIDTHS):
+            met = placed[number:, :count] + apart[number:]
+            rows[:, count : 2 * count] = _rows(met, turned[number:])
+            rows[:, : 2 * count, 6] = torch.cat([along[:number], along[number:]], 1)
+            rows[:, 2 * count :, 6] = gaps.flatten(1)
+            planes, matches = weight[:, 1].split((2 * count, moving.shape[1]), 1)
+            weight = torch.cat([planes, matches[..., None].expand(-1, -1, 3).flatten(1)], 1)
+            parts.append(((rows * weight[..., None]).mT @ rows).flatten(1))
         # the rest is small: a host does it sooner than it asks a device for it
-        found = torch.cat([support.flatten(1), sums.flatten(1)], 1).cpu()
+        found = torch.cat(parts, 1).cpu()
         better = found[:, 0] > greatest
         best = torch.where(better[:, None, None], pose, best)
         greatest = torch.where(better, found[:, 0], greatest)
-        pose = pose @ _motion(found[:, 1:].unflatten(1, (11, 11)))
+        if step < len(WIDTHS):
+            pose = pose @ _motion(found[:, 1:].unflatten(1, (11, 11)))
     return best.to(transforms)
 
 
