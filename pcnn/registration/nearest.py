@@ -16,6 +16,7 @@ from pcnn.maps.point_cells import MOST_COMPARED, PointCells, blocks, check_pairs
 
 #: Entries of a block of distances: on a GPU, and in a CPU's cache.
 BLOCK, CACHED = 1 << 26, 1 << 19
+DENSE = 1 << 33  # distances that a GPU computes all of, sooner than it sorts points by cells
 
 
 class SortedCells:
@@ -93,7 +94,7 @@ def principal_axes(
 
 def axes_around(points: Tensor, places: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     """`principal_axes` of points [N, 3] around places [P, 3]."""
-    if points.is_cuda:
+    if points.is_cuda and len(points) * len(places) < DENSE:
         variances, axes = Nearest(points.double()[None]).axes(places.double()[None], radius)
         return variances[0], axes[0]
     return principal_axes(points, places, SortedCells(points.float(), radius))
@@ -101,7 +102,7 @@ def axes_around(points: Tensor, places: Tensor, radius: float) -> tuple[Tensor, 
 
 def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     """The nearest point of every query within a radius, exact."""
-    if query.is_cuda and len(query) and len(points):  # sooner all of them than sorted by cells
+    if query.is_cuda and 0 < len(query) * len(points) < DENSE:
         index = Nearest(points.double()[None])(query.double()[None])[0]
         distance = (query - points[index]).norm(dim=1).float()
         near = distance <= radius
