@@ -18,9 +18,9 @@ from tests.simulate.conftest import STREETS
 
 #: Points of every cloud, and the middle of them.
 EXPECTED = {
-    "sequences/00/velodyne/000000.bin": (125696, [0.424, 2.3127, -1.2417]),
-    "sequences/08/velodyne/000000.bin": (124091, [-0.6954, 0.8978, -1.2405]),
-    "sequences/08/velodyne/000001.bin": (122103, [0.2411, 0.1353, -1.1452]),
+    "sequences/00/velodyne/000000.bin": (121805, [0.0136, 0.8429, -1.3457]),
+    "sequences/08/velodyne/000000.bin": (125595, [-0.1957, 1.7361, -1.2482]),
+    "sequences/08/velodyne/000001.bin": (122008, [-1.0436, 1.6299, -1.1547]),
     "data/test/simulated-test-000-office/cloud_bin_0.pth": (15917, [0.3134, 0.4307, 1.4283]),
     "data/test/simulated-test-000-office/cloud_bin_1.pth": (16453, [-0.0666, -0.2999, 1.4796]),
     "Area_1/auditorium_1/auditorium_1.txt": (49034, [-34.3321, 5.3334, 1.5411]),

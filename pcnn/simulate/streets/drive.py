@@ -25,6 +25,7 @@ class Road:
     sway: Floats  # [M, 3] amplitude [m], wave length [m], phase [rad] of y
     roll: Floats  # [M, 3] the same of z
     crown: float  # slope of the surface down from the centre line
+    half: float  # width of the surface that has it, to either side [m]
 
     @staticmethod
     def draw(rng: np.random.Generator, course: Course) -> Road:
@@ -34,8 +35,10 @@ class Road:
             phase = rng.uniform(0, 2 * np.pi, 2)
             return np.stack([slope * share * length / (2 * np.pi), length, phase], axis=1)
 
-        sway, roll = waves(course.bend, 160.0, 320.0), waves(course.hill, 120.0, 260.0)
-        return Road(sway, np.concatenate([roll, waves(0.006, 14.0, 40.0)]), course.crown)
+        bend = course.bend * course.kind.bends
+        sway, roll = waves(bend, 160.0, 320.0), waves(course.hill, 120.0, 260.0)
+        fine = waves(0.006, 14.0, 40.0)
+        return Road(sway, np.concatenate([roll, fine]), course.crown, course.road_half_width)
 
     @staticmethod
     def _sum(waves: Floats, s: ArrayLike, derivative: bool) -> Floats:
@@ -60,7 +63,7 @@ class Road:
         slope = self._sum(self.sway, s, derivative=True)
         # d over the length of (1, slope): the step to the left is d (-sin, cos) of the heading
         step = d / np.sqrt(1.0 + slope**2)
-        fall = np.sqrt(np.minimum(np.abs(d), 10.0) ** 2 + 1.0) - 1.0
+        fall = np.sqrt(np.minimum(np.abs(d), self.half) ** 2 + 1.0) - 1.0
         return np.stack(
             [
                 s - step * slope,

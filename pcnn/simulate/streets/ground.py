@@ -20,7 +20,7 @@ _GROUND: dict[Zone, tuple[str, str, float, float]] = {
     Zone.TERRAIN: ("terrain", "grass", 1.0, 0.0),
     Zone.ROAD: ("road", "asphalt", 0.0, 0.0),
     Zone.MARKING: ("lane_marking", "road_paint", 0.0, 0.0),
-    Zone.PARKING: ("parking", "paving", 0.0, 0.03),
+    Zone.PARKING: ("parking", "paving", 0.1, 0.01),
     Zone.SIDEWALK: ("sidewalk", "paving", 1.0, 0.0),
     Zone.GRAVEL: ("other_ground", "gravel", 0.9, 0.0),
 }
@@ -45,6 +45,8 @@ class Ground:
     block: Block
     relief: Floats  # [M, 4] waves of the terrain
     kerb_height: float  # [m] of the sidewalk above the road
+    rise: float = 0.0  # slope of the land up from the kerb
+    paved: bool = True  # bays
 
     @cached_property
     def _patches(self) -> Floats:
@@ -63,13 +65,15 @@ class Ground:
         kind = self.zone(s, d) if zone is None else zone
         left, right = self.block.sides
         beyond = np.maximum(np.abs(d) - np.where(d > 0, left.edge, right.edge), 0.0)
+        bank = np.where(d > 0, left.bank, right.bank) * np.clip(beyond - 0.5, 0.0, 9.0)
+        rise = self.rise * np.clip(np.abs(d) - left.kerb, 0.0, 9.0) + bank
         angle = s[..., None] * self.relief[:, 1] + d[..., None] * self.relief[:, 2]
         wave = (self.relief[:, 0] * np.sin(angle + self.relief[:, 3])).sum(-1)
-        # grows over three metres from the sidewalk, and with distance behind the houses
-        near = np.minimum(beyond / 3.0, 1.0) * (wave + self.relief[:, 0].sum())
+        # grows over two metres from the sidewalk, and with distance behind the houses
+        near = np.minimum(beyond / 2.0, 1.0) * (wave + 0.5 * self.relief[:, 0].sum())
         wild = near + np.maximum(beyond - 20, 0) * wave * 0.08
         land = _KERBS[kind] * self.kerb_height + _EDGES[kind]
-        return np.asarray(land + np.where(kind == Zone.TERRAIN, wild, 0.0))
+        return np.asarray(land + rise + np.where(kind == Zone.TERRAIN, wild, 0.0))
 
     def mesh(self) -> Mesh:
         block, ends = self.block, self._patches[:-1, :4]
@@ -82,15 +86,23 @@ class Ground:
         # [S, D, 4, 3]: every cell has corners of its own height
         corners = ((s0, d0), (s1, d0), (s1, d1), (s0, d1))
         cells = np.stack([np.stack([s, d, self.height(s, d, zone)], -1) for s, d in corners], 2)
-        parts = [_painted(cells, zone)]
+        parts = [self._painted(cells, zone)]
         # steps across d (kerbs) and along s (ends of bays)
-        parts.append(_steps(cells[:, :-1, [3, 2]], cells[:, 1:, [0, 1]], zone[:, :-1], zone[:, 1:]))
-        parts.append(_steps(cells[:-1, :, [1, 2]], cells[1:, :, [0, 3]], zone[:-1], zone[1:]))
+        across = cells[:, :-1, [3, 2]], cells[:, 1:, [0, 1]], zone[:, :-1], zone[:, 1:]
+        along = cells[:-1, :, [1, 2]], cells[1:, :, [0, 3]], zone[:-1], zone[1:]
+        parts += [self._painted(*_steps(*edges)) for edges in (across, along)]
         # aprons hide the seams to the neighbouring blocks, whose lattices differ
         for border, kind in ((cells[0][:, [0, 3]], zone[0]), (cells[-1][:, [1, 2]], zone[-1])):
             apron = np.concatenate([border, border[:, ::-1] - (0, 0, 1.0)], 1)
-            parts.append(_painted(apron, kind))
+            parts.append(self._painted(apron, kind))
         return join(parts)
+
+    def _painted(self, faces: Floats, kinds: Zones) -> Mesh:
+        """Give each four-cornered face [..., 4, 3] the label and material of its zone."""
+        twice = np.repeat(kinds.reshape(-1), 2)
+        bay = (twice == Zone.PARKING) & (not self.paved)
+        materials = np.where(bay, MATERIALS["asphalt"], _MATERIALS[twice]).astype(np.uint8)
+        return surface(quads(faces), materials, _LABELS[twice])
 
 
 def _lines(edges: Floats, low: float, high: float, spacing: Floats) -> Floats:
@@ -99,15 +111,9 @@ def _lines(edges: Floats, low: float, high: float, spacing: Floats) -> Floats:
     return np.asarray(lines[np.insert(np.diff(lines) > 1e-3, 0, True)])
 
 
-def _steps(near: Floats, far: Floats, zone_near: Zones, zone_far: Zones) -> Mesh:
-    """Make faces where an edge [.., 2, 3] of two cells differs in height; the higher paints it."""
+def _steps(near: Floats, far: Floats, zone_near: Zones, zone_far: Zones) -> tuple[Floats, Zones]:
+    """Faces where an edge [.., 2, 3] of two cells differs in height, of the kind of the higher."""
     difference = far[..., 2] - near[..., 2]
     uneven = np.abs(difference).max(-1) > 0.005
     kind = np.where(difference.mean(-1) > 0, zone_far, zone_near)
-    return _painted(np.concatenate([near[uneven], far[uneven][:, ::-1]], axis=1), kind[uneven])
-
-
-def _painted(faces: Floats, kinds: Zones) -> Mesh:
-    """Give each four-cornered face [..., 4, 3] the label and material of its zone."""
-    twice = np.repeat(kinds.reshape(-1), 2)
-    return surface(quads(faces), _MATERIALS[twice], _LABELS[twice])
+    return np.concatenate([near[uneven], far[uneven][:, ::-1]], axis=1), kind[uneven]

@@ -11,6 +11,7 @@ import numpy as np
 from pcnn.simulate.streets.settings import BLOCK_LENGTH, Course, Style
 
 WIDTH = 78.0  # [m] ground reaches this far to either side
+LOT = 15.0  # [m] depth of a parking lot
 
 
 class Zone(IntEnum):
@@ -36,7 +37,14 @@ class Side:
     sign: int  # +1 left, -1 right
     kerb: float  # end of the carriageway
     bay: float  # end of the parking bay (== kerb without a bay)
+    walk: float  # begin of the sidewalk (== kerb without a verge)
     edge: float  # end of the sidewalk: plots begin here
+    bank: float  # slope of the land beyond the edge
+    deep: bool  # cars stand across the bay
+
+    @property
+    def has_walk(self) -> bool:
+        return self.edge > self.walk
 
     def span(self, inner: float, outer: float) -> tuple[float, float]:
         return (inner, outer) if self.sign > 0 else (-outer, -inner)
@@ -67,8 +75,9 @@ class Plot:
     side: Side
     s0: float
     s1: float
-    use: str  # "house" | "forecourt" | "park"
+    use: str  # "house" | "forecourt" | "park" | "lot"
     front: float  # [m] between sidewalk and building
+    drive: tuple[float, float] | None = None  # s of the driveway
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,7 @@ class Block:
     s1: float
     sides: tuple[Side, Side]
     crossing: Crossing | None
+    median: float = 0.0  # half width of the strip in the middle of the road [m]
     plots: tuple[Plot, ...] = ()
     patches: tuple[Patch, ...] = ()
 
@@ -93,37 +103,46 @@ class Block:
 
 
 def draw_sides(rng: np.random.Generator, course: Course) -> tuple[Side, Side]:
-    """Draw the cross-section of a sequence: at least one side has a parking bay."""
+    """Draw the cross-section of a sequence: one with bays has one on one side at least."""
+    kind, kerb = course.kind, course.road_half_width
+    bays = bool(rng.random() < kind.bay)
     right = bool(rng.random() < 0.4)
 
     def side(sign: int, has_bay: bool) -> Side:
-        kerb = course.road_half_width
-        bay = kerb + (course.parking_width if has_bay else 0.0)
-        return Side(sign, kerb, bay, bay + course.sidewalk_width * rng.uniform(0.9, 1.1))
+        deep = bool(rng.random() < kind.deep)
+        bay = kerb + has_bay * course.parking_width * (2.1 if deep else 1.0)
+        verge = rng.uniform(0.8, 4.0) if rng.random() < kind.verge else 0.0
+        wide = course.sidewalk_width * rng.uniform(0.9, 1.1) if rng.random() < kind.walk else 0.0
+        walk = bay + verge if verge or not wide else kerb
+        bank = float(np.clip(rng.normal(0.0, kind.bank), -0.2, 0.35))
+        return Side(sign, kerb, bay, walk, max(walk, bay) + wide, bank, deep)
 
-    return side(1, not right or bool(rng.random() < 0.7)), side(-1, right)
+    return side(1, bays and (not right or bool(rng.random() < 0.7))), side(-1, bays and right)
 
 
 def draw_block(
-    rng: np.random.Generator, style: Style, sides: tuple[Side, Side], index: int
+    rng: np.random.Generator, course: Course, style: Style, sides: tuple[Side, Side], index: int
 ) -> Block:
+    kind = course.kind
     s0, s1 = index * BLOCK_LENGTH, (index + 1) * BLOCK_LENGTH
     crossing = None
-    if rng.random() < style.crossing_share:
+    if rng.random() < style.crossing_share * (1.0 if kind.plots[0] > 0.3 else 0.5 * kind.people):
         half, walk = rng.uniform((2.6, 1.4), (4.2, 2.6)).tolist()
         crossing = Crossing(s0 + rng.uniform(15.0, 25.0), half, half + walk)
     cut, gap = (s0 + BLOCK_LENGTH / 2, 0.0) if crossing is None else (crossing.s, crossing.reach)
     ends = [(side, a, b) for side in sides for a, b in ((s0, cut - gap), (cut + gap, s1))]
-    chances = np.array([style.park_share, style.forecourt_share])
-    uses = rng.choice(
-        ["park", "forecourt", "house"], len(ends), p=[*chances, 1 - chances.sum()]
-    ).tolist()
-    uses[int(rng.integers(len(ends)))] = "forecourt"
+    uses = rng.choice(["house", "park", "forecourt", "lot"], len(ends), p=kind.plots).tolist()
+    if course.scene == "town":
+        uses[int(rng.integers(len(ends)))] = "forecourt"
     plots = []
     for use, (side, a, b) in zip(uses, ends, strict=True):
-        front = float(np.clip(rng.normal(style.front_depth, 1.2), 0.8, 11.0))
-        plots.append(Plot(side, a, b, use, front))
-    block = Block(s0, s1, sides, crossing, tuple(plots))
+        front = float(np.clip(rng.normal(style.front_depth + kind.front, 1.2), 0.8, 14.0))
+        drive = None
+        if use == "house" and rng.random() < kind.drive:
+            start, wide = rng.uniform(a + 1.0, b - 7.0), rng.uniform(2.6, 5.5)
+            drive = (start, start + wide)
+        plots.append(Plot(side, a, b, use, front, drive))
+    block = Block(s0, s1, sides, crossing, course.median, tuple(plots))
     return replace(block, patches=tuple(_patches(block)))
 
 
@@ -136,26 +155,44 @@ def _patches(block: Block) -> list[Patch]:
 
     whole = (block.s0, block.s1)
     for side in block.sides:
-        lay(Zone.SIDEWALK, whole, side.span(side.kerb, side.edge))
+        if side.has_walk:
+            lay(Zone.SIDEWALK, whole, side.span(side.walk, side.edge))
         for span in spans:
             lay(Zone.PARKING, span, side.span(side.kerb, side.bay))
     for plot in block.plots:
         if plot.use == "forecourt":
             ground = plot.side.span(plot.side.edge, plot.side.edge + plot.front)
             lay(Zone.GRAVEL, (plot.s0, plot.s1), ground)
+        if plot.use == "lot":
+            ground = plot.side.span(plot.side.edge + 0.6, plot.side.edge + LOT)
+            lay(Zone.PARKING, (plot.s0 + 0.8, plot.s1 - 0.8), ground)
+            lay(
+                Zone.PARKING,
+                (plot.s0 + 2.0, plot.s0 + 7.0),
+                plot.side.span(plot.side.bay, plot.side.edge + 1.0),
+            )
+        if plot.drive is not None:
+            ground = plot.side.span(plot.side.bay, plot.side.walk)
+            lay(Zone.PARKING, plot.drive, ground)
+            ground = plot.side.span(plot.side.edge, plot.side.edge + plot.front)
+            lay(Zone.PARKING, plot.drive, ground)
     if crossing is not None:
         road = (crossing.s - crossing.half, crossing.s + crossing.half)
         walks = (crossing.s - crossing.reach, crossing.s + crossing.reach)
         for side in block.sides:
-            lay(Zone.SIDEWALK, walks, side.span(side.edge, WIDTH))
+            if side.has_walk:
+                lay(Zone.SIDEWALK, walks, side.span(side.edge, WIDTH))
             lay(Zone.ROAD, road, side.span(side.kerb, WIDTH))
             # the line at which the side street stops
             lay(Zone.MARKING, road, side.span(side.edge + 0.4, side.edge + 0.8))
     lay(Zone.ROAD, whole, (-half, half))
     for start in np.arange(block.s0 + 1.5, block.s1 - 3.0, 9.0).tolist():
-        lay(Zone.MARKING, (start, start + 3.0), (-0.07, 0.07))
+        for d in [-half / 2, half / 2] if block.median else [0.0]:
+            lay(Zone.MARKING, (start, start + 3.0), (d - 0.07, d + 0.07))
+    if block.median:
+        lay(Zone.TERRAIN, whole, (-block.median, block.median))
     for side in block.sides:
-        for span in spans:
+        for span in spans if side.bay > half or block.median else []:
             lay(Zone.MARKING, span, side.span(half - 0.32, half - 0.20))
     if crossing is not None:  # bars of a zebra crossing over the main road
         at = crossing.s - crossing.half - 4.5

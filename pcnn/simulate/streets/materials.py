@@ -10,36 +10,37 @@ import numpy as np
 
 #: raw semantic ids, as official `.label` files hold them
 RAW_IDS = {
-    "car": 10, "bicycle": 11, "bus": 13, "motorcycle": 15, "truck": 18, "person": 30,
-    "bicyclist": 31, "motorcyclist": 32, "road": 40, "parking": 44, "sidewalk": 48,
+    "car": 10, "bicycle": 11, "bus": 13, "motorcycle": 15, "truck": 18, "other_vehicle": 20,
+    "person": 30, "bicyclist": 31, "motorcyclist": 32, "road": 40, "parking": 44, "sidewalk": 48,
     "other_ground": 49, "building": 50, "fence": 51, "lane_marking": 60, "vegetation": 70,
     "trunk": 71, "terrain": 72, "pole": 80, "traffic_sign": 81,
 }  # fmt: skip
 #: the id of a thing that drives or walks, by the id of the same thing at rest
-MOVING = {10: 252, 31: 253, 30: 254, 32: 255, 13: 257, 18: 258}
+MOVING = {10: 252, 31: 253, 30: 254, 32: 255, 13: 257, 18: 258, 20: 259}
 
 _ROWS = {
     # mean remission, spread of one return, roughness [m], share of returns at normal incidence,
     # share of returns that report 0
-    "asphalt": (0.32, 0.06, 0.004, 0.997, 0.14),
+    "asphalt": (0.32, 0.07, 0.004, 0.997, 0.08),
     "road_paint": (0.50, 0.17, 0.004, 0.997, 0.01),
-    "paving": (0.38, 0.06, 0.006, 0.997, 0.04),
+    "paving": (0.37, 0.06, 0.006, 0.997, 0.04),
     "concrete": (0.42, 0.09, 0.005, 0.997, 0.01),
     "gravel": (0.34, 0.10, 0.020, 0.997, 0.02),
-    "grass": (0.40, 0.09, 0.035, 0.996, 0.05),
-    "leaf": (0.40, 0.11, 0.020, 0.994, 0.01),
-    "bark": (0.37, 0.12, 0.012, 0.996, 0.04),
+    "grass": (0.41, 0.10, 0.042, 0.996, 0.02),
+    "leaf": (0.37, 0.14, 0.020, 0.994, 0.05),
+    "bark": (0.37, 0.16, 0.012, 0.996, 0.07),
     "wood": (0.36, 0.12, 0.006, 0.996, 0.03),
-    "brick": (0.48, 0.11, 0.006, 0.997, 0.01),
-    "plaster": (0.52, 0.13, 0.004, 0.997, 0.01),
+    "brick": (0.43, 0.13, 0.006, 0.997, 0.01),
+    "plaster": (0.46, 0.15, 0.004, 0.997, 0.03),
     "glass": (0.10, 0.12, 0.010, 0.600, 0.30),
     "metal": (0.28, 0.17, 0.004, 0.985, 0.25),
-    "dark_paint": (0.10, 0.12, 0.004, 0.930, 0.50),
-    "mid_paint": (0.24, 0.17, 0.004, 0.980, 0.35),
-    "light_paint": (0.40, 0.19, 0.004, 0.995, 0.20),
-    "rubber": (0.08, 0.06, 0.006, 0.950, 0.60),
-    "dark_cloth": (0.14, 0.10, 0.010, 0.980, 0.20),
-    "light_cloth": (0.36, 0.14, 0.010, 0.995, 0.05),
+    "dark_paint": (0.12, 0.14, 0.004, 0.930, 0.42),
+    "mid_paint": (0.26, 0.18, 0.004, 0.980, 0.26),
+    "light_paint": (0.42, 0.19, 0.004, 0.995, 0.12),
+    "rubber": (0.14, 0.10, 0.006, 0.960, 0.35),
+    "dark_cloth": (0.24, 0.14, 0.010, 0.985, 0.12),
+    "light_cloth": (0.44, 0.16, 0.010, 0.995, 0.05),
+    "frame": (0.30, 0.22, 0.006, 0.985, 0.14),  # of cycles
     "skin": (0.34, 0.10, 0.006, 0.995, 0.02),
     "sign_face": (0.48, 0.25, 0.003, 0.995, 0.04),
     "window": (0.36, 0.16, 0.006, 0.850, 0.06),  # of a house: curtains, shutters, frames

@@ -4,9 +4,52 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pcnn.simulate.simulator import drawn
+import numpy as np
+
+from pcnn.simulate.simulator import Split, drawn
 
 BLOCK_LENGTH = 40.0  # [m] a street is generated block by block, each from its own seed
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What tells a kind of street from others: shares of sides or plots, and factors on counts."""
+
+    share: float  # of courses
+    walk: float  # sides with a sidewalk
+    verge: float  # sides with a strip of grass along the road
+    bay: float  # sides with a parking bay
+    deep: float  # bays in which cars stand across
+    plots: tuple[float, float, float, float]  # house, park, forecourt, parking lot
+    drive: float  # houses with a driveway
+    front: float  # [m] more between sidewalk and houses
+    bank: float  # deviation of the slope of the land beside the road
+    people: float = 1.0  # factor on people and cycles
+    trees: float = 1.0  # factor on trees beside the kerb
+    wide: float = 1.0  # factor on the width of the road
+    speed: float = 1.0
+    bends: float = 1.0
+
+
+SCENES = {
+    "town": Scene(0.36, 1.0, 0.12, 0.70, 0.25, (0.33, 0.42, 0.14, 0.11), 0.2, 0.0, 0.01),
+    "suburb": Scene(
+        0.36, 0.85, 0.50, 0.30, 0.25, (0.52, 0.36, 0.03, 0.09), 0.65, 3.0, 0.06, trees=0.35
+    ),
+    "country": Scene(
+        0.15, 0.2, 0.6, 0.08, 0.3, (0.15, 0.80, 0.02, 0.03), 0.5, 6.0, 0.14, 0.3, 0.25, speed=1.5
+    ),
+    "highway": Scene(
+        0.13, 0.0, 1.0, 0.0, 0.0, (0.0, 1.0, 0.0, 0.0), 0.0, 0.0, 0.18, 0.0, 0.0, 2.0, 2.6, 0.35
+    ),
+}
+
+
+def draw_scene(rng: np.random.Generator, split: Split) -> str:
+    """Draw the kind of a training street; validation is of towns, which hold every class."""
+    shares = [scene.share for scene in SCENES.values()]
+    chosen = str(rng.choice(list(SCENES), p=shares))
+    return chosen if split == "train" else "town"
 
 
 @dataclass(frozen=True)
@@ -22,11 +65,23 @@ class Course:
     road_half_width: float = drawn((4.4, 6.2), (4.8, 6.0))
     parking_width: float = drawn((2.0, 2.5))
     sidewalk_width: float = drawn((1.6, 4.0), (3.0, 4.2))
-    kerb_height: float = drawn((0.06, 0.16))
-    relief: float = drawn((0.05, 0.35), (0.20, 0.40))  # amplitude of the land near the street
+    kerb_height: float = drawn((0.005, 0.13), (0.05, 0.13))
+    rise: float = drawn((-0.015, 0.03))  # slope of the land up from the kerb
+    paved: float = drawn((0.0, 1.0))  # above a half bays are paved, not of asphalt
+    relief: float = drawn((0.08, 0.45), (0.20, 0.40))  # amplitude of the land near the street
     ego_speed: float = drawn((6.0, 10.5), (7.5, 8.5))
     oncoming_speed: float = drawn((6.0, 12.0))
     cyclist_speed: float = drawn((3.5, 5.5))
+    scene: str = "town"
+
+    @property
+    def kind(self) -> Scene:
+        return SCENES[self.scene]
+
+    @property
+    def median(self) -> float:
+        """Half width of the strip between the carriageways of a highway [m]."""
+        return 1.4 if self.scene == "highway" else 0.0
 
     @property
     def lane(self) -> float:
@@ -38,12 +93,12 @@ class Course:
 class Style:
     """Settings of a block: `*_share` are probabilities, `*_count` means of a block or side."""
 
-    front_depth: float = drawn((1.5, 7.5), (5.0, 9.0))  # mean from sidewalk to buildings
+    front_depth: float = drawn((2.0, 9.0), (5.0, 9.0))  # mean from sidewalk to buildings
     building_height: float = drawn((5.5, 14.0), (8.0, 13.0))
     crossing_share: float = drawn((0.25, 0.60))
     park_share: float = drawn((0.30, 0.65))  # plots without a building
     forecourt_share: float = drawn((0.10, 0.22))
-    fence_share: float = drawn((0.25, 0.45))
+    fence_share: float = drawn((0.15, 0.35))
     hedge_share: float = drawn((0.35, 0.50))
     tree_share: float = drawn((0.50, 1.00))  # sidewalks with trees
     tree_spacing: float = drawn((6.0, 12.0), (6.0, 7.5))

@@ -66,7 +66,7 @@ class Site:
         mesh = make(self.rng, what) if isinstance(what, str) else what
         self.meshes.append(mesh.moved(s, d, float(self.ground.height([s], [d])[0]), yaw))
 
-    def grow(self, plant: str, s: float, d: float, room: float) -> None:
+    def grow(self, plant: str | Mesh, s: float, d: float, room: float) -> None:
         """Stand a plant, turned at random, where there is room [m] for it."""
         if self.claim(s, d, room):
             self.put(plant, s, d, self.rng.uniform(0, 2 * np.pi))

@@ -14,7 +14,13 @@ from pcnn.simulate.streets.furnish import furnish
 from pcnn.simulate.streets.ground import Ground, draw_relief
 from pcnn.simulate.streets.layout import draw_block, draw_sides
 from pcnn.simulate.streets.lidar import Lidar, Scan, transformed
-from pcnn.simulate.streets.settings import BLOCK_LENGTH, Course, SensorSettings, Style
+from pcnn.simulate.streets.settings import (
+    BLOCK_LENGTH,
+    Course,
+    SensorSettings,
+    Style,
+    draw_scene,
+)
 from pcnn.simulate.streets.site import Site
 from pcnn.simulate.streets.traffic import Mover, block_traffic, convoy
 
@@ -36,7 +42,14 @@ class Street:
     def __init__(self, seed: int, sequence: int, split: Split) -> None:
         self._seed, self._split = (seed, sequence), split
         rng = self.stream(_STREET, 0)
-        self.settings = course = Course(**draw(rng, Course, split))
+        drawn = Course(**draw(rng, Course, split), scene=draw_scene(rng, split))
+        kind = drawn.kind
+        self.settings = course = replace(
+            drawn,
+            road_half_width=drawn.road_half_width * kind.wide,
+            ego_speed=drawn.ego_speed * kind.speed,
+            oncoming_speed=drawn.oncoming_speed * kind.speed,
+        )
         self.road = Road.draw(rng, course)
         self._sides = draw_sides(rng, course)
         self._relief = draw_relief(rng, course.relief)
@@ -60,8 +73,9 @@ class Street:
             number = index - _FIRST_BLOCK
             rng, course = self.stream(_BLOCK, number), self.settings
             style = Style(**draw(rng, Style, self._split))
-            plan = draw_block(rng, style, self._sides, index)
-            ground = Ground(plan, self._relief, course.kerb_height)
+            plan = draw_block(rng, course, style, self._sides, index)
+            kerb = course.kerb_height, course.rise, course.paved > 0.5
+            ground = Ground(plan, self._relief, *kerb)
             site = Site(rng, course, style, plan, ground)
             furnish(site)
             movers = block_traffic(site)
