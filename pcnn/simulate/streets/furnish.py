@@ -13,7 +13,7 @@ from pcnn.simulate.streets.site import Site, footprint, make
 def furnish(site: Site) -> None:
     for plot in site.block.plots:
         if plot.drive is not None:
-            _driveway(site, plot)
+            _driveway(site, plot, *plot.drive)
     for side in site.block.sides:
         _posts(site, side)
         _street_trees(site, side)
@@ -172,15 +172,12 @@ def _between(site: Site, plot: Plot) -> None:
         site.put(make(rng, kind, length=3.0), s, d, np.pi / 2)
 
 
-def _driveway(site: Site, plot: Plot) -> None:
+def _driveway(site: Site, plot: Plot, start: float, stop: float) -> None:
     rng, side = site.rng, plot.side
-    assert plot.drive is not None
-    start, stop = plot.drive
     for away in np.arange(side.edge + 1.2, side.edge + plot.front, 1.5).tolist():
         site.claim((start + stop) / 2, side.sign * away, (stop - start) / 2)
     if plot.front > 5.6 and site.happens(0.7):
-        kind = "other_vehicle" if site.happens(0.12) else "car"
-        mesh = make(rng, kind)
+        mesh = make(rng, "other_vehicle" if site.happens(0.12) else "car")
         length, _ = footprint(mesh)
         away = side.edge + 0.4 + length / 2 + rng.uniform(0.0, max(plot.front - length - 1.0, 0.1))
         yaw = side.to_road + float(rng.choice([0.0, np.pi])) + rng.normal(0, 0.04)
@@ -206,8 +203,7 @@ def _beside_highway(site: Site, side: Side) -> None:
     """Guard rails on both sides of the carriageway, noise barriers, and boards."""
     rng, block = site.rng, site.block
     ends = np.linspace(block.s0, block.s1, 11).tolist()
-    walled, high = site.happens(0.2), rng.uniform(1.5, 4.5)
-    railed = site.happens(0.75)
+    walled, high, railed = site.happens(0.2), rng.uniform(1.5, 4.5), site.happens(0.75)
     for start, stop in pairwise(ends):
         if railed:
             rail = make(rng, "rail", length=stop - start)
