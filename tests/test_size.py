@@ -13,13 +13,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST = 500
-TRACKED_FILES = 826
+TRACKED_FILES = 825
 #: Most lines of code a folder: Python, CUDA, YAML, JavaScript, or Markdown in docs/.
 MOST = {
     "benchmarks": 5_559,
     "conf": 1_263,
     "csrc": 3_338,
-    "docs": 4_441,
+    "docs": 4_463,
     "pcnn": 767,
     "pcnn/callbacks": 1_327,
     "pcnn/checkpoints": 191,
