@@ -19,7 +19,7 @@ MOST = {
     "benchmarks": 5_559,
     "conf": 1_263,
     "csrc": 3_338,
-    "docs": 4_463,
+    "docs": 4_464,
     "pcnn": 767,
     "pcnn/callbacks": 1_327,
     "pcnn/checkpoints": 191,
