@@ -19,9 +19,9 @@ function layersOf(scene) {
     if (some(values)) layers.push(scalarLayer(scene, name, values));
   }
   const rgb = (cloud) => cloud.arrays.rgb;
-  if (some(rgb)) layers.push(paintedLayer("colour", rgb, null, (_, at) => 3 * at));
+  if (some(rgb)) layers.push(paintedLayer("colour", rgb, null, () => (_, at) => 3 * at));
   const own = scene.clouds.length > 1 ? "clouds" : "points";  // each in a colour of its own
-  layers.push(paintedLayer(own, (cloud) => cloud.color, null, () => 0));
+  layers.push(paintedLayer(own, (cloud) => cloud.color, null, () => () => 0));
   return layers;
 }
 
@@ -75,24 +75,24 @@ function errorLayer(scene) {
 /** A layer of numbers, by a scale of colours whose ends are quantiles of the values. */
 function scalarLayer(scene, name, valuesOf) {
   const [low, high] = scene.ranges[name];
-  const place = (value) => placeOf(scene, (value - low) / (high - low || 1));
-  return { ...paintedLayer(name, once(valuesOf), scene.map, (of, at) => place(of[at])), range: [low, high] };
+  const places = (place = scaleOf(scene)) => (of, at) => place((of[at] - low) / (high - low || 1));
+  return { ...paintedLayer(name, once(valuesOf), scene.map, places), range: [low, high] };
 }
 
-/** Where the colour of a share of a scale lies, among those that stand out from the ground. */
-function placeOf({ map }, share) {
+/** From a share of a scale to its colour's place, among those that stand out from the ground. */
+function scaleOf({ map }) {
   const last = map.length / 3 - 1;
   const [first, span] = isDark() ? [0.18, 0.82] : [0, 0.9];
-  return 3 * Math.round(last * (first + Math.min(Math.max(share, 0), 1) * span));
+  return (share) => 3 * Math.round(last * (first + Math.min(Math.max(share, 0), 1) * span));
 }
 
-/** A layer whose points take their colours from a place of an array; grey without values. */
-function paintedLayer(name, valuesOf, colours, placeOf) {
+/** A layer whose points take their colours from places of an array; grey without values. */
+function paintedLayer(name, valuesOf, colours, places) {
   return {
     name,
     tint(cloud, tints) {
       const of = valuesOf(cloud);
-      const from = colours ?? of;
+      const from = colours ?? of, placeOf = places();
       for (let at = 0; at < cloud.count; at++) {
         const place = of ? placeOf(of, at) : 0;
         for (let part = 0; part < 3; part++) tints[4 * at + part] = of ? from[place + part] : 128;

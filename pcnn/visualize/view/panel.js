@@ -55,8 +55,9 @@ function showLegend(scene, layer, onChange) {
   } else if (layer.range) {
     const scale = made("canvas", { className: "scale", width: 256, height: 1 });
     const pen = scale.getContext("2d");
+    const placeOf = scaleOf(scene);
     for (let at = 0; at < 256; at++) {
-      const place = placeOf(scene, at / 255);
+      const place = placeOf(at / 255);
       pen.fillStyle = `rgb(${Array.from(scene.map.subarray(place, place + 3)).join(" ")})`;
       pen.fillRect(at, 0, 1, 1);
     }
