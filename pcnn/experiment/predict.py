@@ -79,7 +79,7 @@ class Segmenters:
         places = cloud.sample(LOOKED_AT)
         if not len(places):
             raise FileError(cloud.path, "the cloud is empty: nothing tells whether it is a room")
-        name, reason = suited("seg", [span(torch.from_numpy(places))])
+        name, reason = suited("seg", [float(span(torch.from_numpy(places)))])
         if name != "seg_rooms" and from_the_air(places, cloud.points):
             name = "seg_aerial"
             reason = f"{name}: the cloud seems to have been seen from the air"

@@ -52,9 +52,9 @@ class CloudMeasures:
 
 def measured(clouds: Sequence[Tensor]) -> CloudMeasures:
     """Measure clouds [P, 3] [m] each; of none all measures are 0."""
-    widths = _read([_extent(points) for points in clouds])
-    spacings = [_spacing(points, width) for points, width in zip(clouds, widths, strict=True)]
-    found = _read([*spacings, *map(_span, clouds)])
+    widths = _read([extent(points) for points in clouds])
+    spacings = [spacing(points, width) for points, width in zip(clouds, widths, strict=True)]
+    found = _read([*spacings, *map(span, clouds)])
     apart, spans = found[: len(clouds)], found[len(clouds) :]
     sparsest = max(apart) if apart and min(apart) > 0.0 else 0.0
     return CloudMeasures(len(clouds), max(widths, default=0.0), sparsest, tuple(spans))
@@ -104,12 +104,8 @@ def fitting_cell(clouds: CloudMeasures, trained: float, known: KnownClouds) -> t
     return min(cell, width / known.least), reason
 
 
-def extent(points: Tensor) -> float:
-    """Longest side [m] of the box of the middle nine tenths of points [P, 3]; of none 0."""
-    return float(_extent(points))
-
-
-def _extent(points: Tensor) -> Tensor:
+def extent(points: Tensor) -> Tensor:
+    """Longest side [] [m] of the box of the middle nine tenths of points [P, 3]; of none 0."""
     if not len(points):
         return points.new_zeros((), dtype=torch.float64)
     some = _some(points).float()  # quantile takes no more than 16 M numbers
@@ -118,16 +114,12 @@ def _extent(points: Tensor) -> Tensor:
     return (high - low).max().double()
 
 
-def span(points: Tensor) -> float:
-    """Longest side [m] of the box of the middle nine tenths of cells of 0.5 m; of none 0.
+def span(points: Tensor) -> Tensor:
+    """Longest side [] [m] of the box of the middle nine tenths of cells of 0.5 m; of none 0.
 
     It says whether a cloud is a room or a street: most points of a street lie near the sensor, most
     cells do not. Strays count for nothing, unless more than a twentieth of the cloud are such.
     """
-    return float(_span(points))
-
-
-def _span(points: Tensor) -> Tensor:
     if not len(points):
         return points.new_zeros((), dtype=torch.float64)
     some = _some(points).double()
@@ -156,12 +148,9 @@ def _some(points: Tensor) -> Tensor:
     return points[:: -(-len(points) // LOOKED_AT)]
 
 
-def spacing(points: Tensor, width: float | None = None) -> float:
-    """How far apart points lie [m]: median distance to the eighth neighbour, of places all over."""
-    return float(_spacing(points, extent(points) if width is None else width))
-
-
-def _spacing(points: Tensor, width: float) -> Tensor:
+def spacing(points: Tensor, width: float | None = None) -> Tensor:
+    """How far apart points lie [] [m]: median distance to the eighth neighbour, all over them."""
+    width = float(extent(points)) if width is None else width
     if len(points) <= _NEIGHBOUR + 1 or not width > 0.0:
         return points.new_zeros((), dtype=torch.float64)
     some, share = points.float(), 1.0
