@@ -263,7 +263,7 @@ def _park(site: Site, plot: Plot) -> None:
 
 def _backdrop(site: Site, side: Side) -> None:
     rng, block = site.rng, site.block
-    built = 0.15 if site.course.kind.plots[0] > 0.3 else 0.75
+    left_open = 0.15 if site.course.kind.is_built_up else 0.75
     for near, far, count in ((21.0, 35.0, 10), (52.0, 62.0, 8)):
         for _ in range(count):
             s, away = rng.uniform(block.s0 + 2, block.s1 - 2), rng.uniform(near, far)
@@ -272,6 +272,6 @@ def _backdrop(site: Site, side: Side) -> None:
     start = block.s0 + rng.uniform(0.3, 3.0)
     while start < block.s1 - 6.0:
         width = min(rng.uniform(8.0, 16.0), block.s1 - 0.3 - start)
-        if not block.is_crossed(start + width / 2, 2.6 + width / 2) and not site.happens(built):
+        if not block.is_crossed(start + width / 2, 2.6 + width / 2) and not site.happens(left_open):
             _put_house(site, side, start, start + width, side.edge + 38.0, rng.uniform(6, 13))
         start += width + rng.uniform(0.0, 4.0)

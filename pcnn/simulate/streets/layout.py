@@ -126,7 +126,7 @@ def draw_block(
     kind = course.kind
     s0, s1 = index * BLOCK_LENGTH, (index + 1) * BLOCK_LENGTH
     crossing = None
-    if rng.random() < style.crossing_share * (1.0 if kind.plots[0] > 0.3 else 0.5 * kind.people):
+    if rng.random() < style.crossing_share * (1.0 if kind.is_built_up else 0.5 * kind.people):
         half, walk = rng.uniform((2.6, 1.4), (4.2, 2.6)).tolist()
         crossing = Crossing(s0 + rng.uniform(15.0, 25.0), half, half + walk)
     cut, gap = (s0 + BLOCK_LENGTH / 2, 0.0) if crossing is None else (crossing.s, crossing.reach)

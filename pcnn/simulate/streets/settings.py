@@ -30,6 +30,11 @@ class Scene:
     speed: float = 1.0
     bends: float = 1.0
 
+    @property
+    def is_built_up(self) -> bool:
+        """True where houses stand close, and side streets come as often as the style has them."""
+        return self.plots[0] > 0.3
+
 
 SCENES = {
     "town": Scene(0.36, 1.0, 0.12, 0.70, 0.25, (0.33, 0.42, 0.14, 0.11), 0.2, 0.0, 0.01),
