@@ -31,11 +31,10 @@ def per_class(counts: Any) -> list[list[int]]:
     return [np.diag(square).tolist(), table.sum(1).tolist(), square.sum(0).tolist()]
 
 
-def kept(results: dict[str, Any], rooms: dict[str, Any], about: dict[str, str]) -> dict[str, Any]:
+def kept(results: Any, rooms: Any, about: dict[str, str], runs: dict[str, Any]) -> dict[str, Any]:
     jobs, facts = results["jobs"], results["facts"]
     first = next(iter(jobs.values()))
     classes = first["classes"]
-    runs: dict[str, Any] = {}
     for name, job in sorted(jobs.items()):
         if not name.startswith(("warm", "develop")):
             (scans,) = job["sets"].values()
@@ -195,7 +194,8 @@ def main(words: list[str]) -> None:
     if words:
         results, spaces = (json.loads(Path(path).read_text()) for path in words[1:3])
         known = dict(word.split("=", 1) for word in words[3:])
-        made = json.loads(FILE.read_text()) | kept(results, spaces, known)
+        held = json.loads(FILE.read_text())
+        made = held | kept(results, spaces, known, held["runs"])  # runs of others stay
         made["tables"] = {name: rows(made) for name, rows in TABLES.items()}
         FILE.write_text(re.sub(r"\n {4,}", "", json.dumps(made, indent=1)) + "\n")
     found = json.loads(FILE.read_text())
