@@ -53,6 +53,14 @@ def test_a_library_that_breaks_costs_one_file(
     assert read_points(tmp_path / "a.las", reading=Reading(centred=True)).n_points == 40
 
 
+def test_the_library_is_that_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_las(tmp_path / "a.las")
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "laspy.py").write_text("raise ImportError")
+    monkeypatch.syspath_prepend(tmp_path / "first")
+    refused(tmp_path / "a.las")
+
+
 @pytest.mark.parametrize(("name", "kind"), [("a.las", 1), ("a.laz", 7)])
 def test_a_labelled_copy_keeps_all_else(tmp_path: Path, name: str, kind: int) -> None:
     written = write_las(tmp_path / name, 40, kind)

@@ -53,10 +53,13 @@ def read_las(path: Path, wanted: Sequence[str]) -> Columns:
 def _child(path: Path, out: IO[bytes], **request: Any) -> None:
     """Let the process do what is requested, and write what it finds."""
     asked = json.dumps({"path": os.path.abspath(path), **request})
+    # packages lie where this process finds them, and nothing of the working folder counts
+    code = "import runpy, sys; sys.path[:] = {}; runpy.run_path({!r}, run_name='__main__')"
+    code = code.format([place for place in sys.path if place], str(_CHILD))
     patience = _SECONDS + path.stat().st_size / _SPEED
     try:
         done = subprocess.run(
-            [sys.executable, "-I", str(_CHILD), asked],
+            [sys.executable, "-I", "-c", code, asked],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The process in which laspy and lazrs read and write: `python -I las_child.py REQUEST`.
+"""The process in which laspy and lazrs read and write, given a request as its argument.
 
 A library that aborts, hangs or takes all memory ends this process, not the job. What it writes goes
 to standard output: the points as an array of records in NumPy's format, or a copy of the file with
