@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import VoxelGrid
+from pcnn.geometry.checks import clouds_of
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import HALF, check_bound
 from pcnn.geometry.tile_steps import TILE_ROWS, WHOLE_SLOTS
@@ -256,9 +257,7 @@ class DevicePlan:
     def _check_extent(self, numbers: Sequence[int], batch_size: int | None) -> Box:
         """Refuse cells that keys do not hold, or of no cloud; the box of all others."""
         check_overflow(numbers[EXTENT_WORDS - 1])
-        clouds = numbers[0]
-        if batch_size is not None and clouds > batch_size:
-            raise ValueError(f"batch index {clouds - 1} does not fit {batch_size} clouds")
+        clouds_of(0, max(1, numbers[0]) - 1, batch_size)
         box = box_of(numbers)
         check_bound(bound_of(box), self.margin, "plan")
         return box

@@ -10,7 +10,18 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Geometry, KernelMap, VoxelGrid, grid_of_cells, point_set_of, quantize
-from pcnn.geometry.checks import as_tensor, check_features, check_finite, check_points, voxel_sizes
+from pcnn.geometry.checks import (
+    as_tensor,
+    check_batch,
+    check_cells,
+    check_features,
+    check_finite,
+    check_on_stride,
+    check_points,
+    voxel_sizes,
+)
+from pcnn.geometry.kernel_slots import Triple, triple
+from pcnn.geometry.packing import HALF, MAX_BATCH
 from pcnn.kernels import cuda
 from pcnn.maps.base import has_kernels
 from pcnn.ops.device_plan import DevicePlan
@@ -105,7 +116,11 @@ def from_coordinates(
     batch = None if batch is None else as_tensor(batch, "batch")
     if batch is None and cells.ndim == 2 and cells.shape[1] == 4:
         batch, cells = cells[:, 0], cells[:, 1:]
-    grid = grid_of_cells(cells, batch, batch_size, downsampling, tensor_stride)
+    stride = triple(tensor_stride, "tensor_stride", 1)
+    if has_kernels(cells.device):
+        grid = _sorted(_narrow_cells(cells, batch, stride), batch_size, downsampling, stride)
+    else:
+        grid = grid_of_cells(cells, batch, batch_size, downsampling, stride)
     return SparseTensor(reduce_points(features, grid, reduce), grid)
 
 
@@ -166,14 +181,42 @@ def _quantized(
     cells = cells_of_points(points, batch, voxel_sizes(voxel_size))
     try:
         if planner is None:
-            plan = DevicePlan(Recipe((), ()), (1, 1, 1), downsampling)
-            found: VoxelGrid = plan.exact(cells, batch_size, False)[0][0]
-            return found
+            return _sorted(cells, batch_size, downsampling)
         return planner.voxelize(cells, batch_size, downsampling=downsampling)
     except ValueError as error:
         refused = error
     check_finite(points)  # such a point falls nowhere: name it rather than its cell
     raise refused
+
+
+def _sorted(
+    cells: Tensor,  # [P, 4] int32 (batch, x, y, z)
+    batch_size: int | None,
+    downsampling: str,
+    stride: Triple = (1, 1, 1),
+) -> VoxelGrid:
+    plan = DevicePlan(Recipe((), ()), stride, downsampling)
+    grid: VoxelGrid = plan.exact(cells, batch_size, False)[0][0]
+    return grid
+
+
+def _narrow_cells(cells: Tensor, batch: Tensor | None, stride: Triple) -> Tensor:
+    """``[P, 4]`` int32 (batch, x, y, z) of whole numbers; what no key holds still does not fit."""
+    check_cells(cells)
+    check_on_stride(cells, stride)
+    narrow = torch.zeros(len(cells), 4, dtype=torch.int32, device=cells.device)
+    narrow[:, 1:] = _clamped(cells, -HALF - 1, HALF)
+    if batch is not None:
+        check_batch(batch, len(cells))
+        narrow[:, 0] = _clamped(batch, -1, MAX_BATCH)
+    return narrow
+
+
+def _clamped(numbers: Tensor, low: int, high: int) -> Tensor:
+    if numbers.dtype.itemsize < 4:
+        return numbers
+    whole = numbers.is_floating_point() or numbers.dtype is torch.int32
+    return (numbers if whole else numbers.to(torch.int64)).clamp(low, high)
 
 
 def reduce_points(features: Tensor, grid: Geometry, reduce: str = "mean") -> Tensor:

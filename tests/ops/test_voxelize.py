@@ -68,22 +68,51 @@ def cells_of(n: int, stride: tuple[int, int, int]) -> Tensor:
     return torch.cat([torch.randint(0, 2, (n, 1), generator=generator) * 2, cells], dim=1)
 
 
-@pytest.mark.parametrize("stride", [(1, 1, 1), (2, 2, 2), (4, 2, 1)])
+@pytest.mark.usefixtures("where")
+@pytest.mark.parametrize("stride", [(1, 1, 1), (4, 2, 1)])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.float32], ids=str)
 @pytest.mark.parametrize("n", [0, 1, 300])
-def test_cells_of_a_stride(n: int, stride: tuple[int, int, int]) -> None:
+def test_cells_of_a_stride(n: int, dtype: torch.dtype, stride: tuple[int, int, int]) -> None:
     cells = cells_of(n, stride)
-    features = torch.randn(n, 2, dtype=torch.float64)
-    x = pcnn.from_coordinates(cells, features, reduce="sum", tensor_stride=stride, batch_size=3)
+    features, given = torch.randn(n, 2, dtype=torch.float64), cells.to(dtype)
+    own = {"reduce": "sum", "tensor_stride": stride, "batch_size": 3}
+    x = pcnn.from_coordinates(given[:, 1:], features, cells[:, 0].to(torch.int16), **own)
     assert (x.tensor_stride, x.batch_size) == (stride, 3)
     expected: dict[tuple[int, ...], Tensor] = {}
     for cell, row in zip(map(tuple, cells.tolist()), features, strict=True):
         expected[cell] = expected.get(cell, torch.zeros(2)) + row
     assert [tuple(row) for row in x.coords.tolist()] == sorted(expected)
+    assert torch.equal(x.coords[x.geometry.inverse], cells.int())
     for coords, row in zip(map(tuple, x.coords.tolist()), x.features, strict=True):
         torch.testing.assert_close(row, expected[coords])
     again = pcnn.from_coordinates(x.coords, x.features, tensor_stride=stride, batch_size=3)
     assert torch.equal(again.features, x.features)
     assert torch.equal(again.geometry.keys, x.geometry.keys)
+
+
+@pytest.mark.usefixtures("where")
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"cells": 1 << 17},
+        {"cells": -(1 << 40)},
+        {"cells": 0.5},
+        {"cells": float("nan")},
+        {"cells": 1, "tensor_stride": 2},
+        {"batch": -1},
+        {"batch": 1 << 32},
+        {"batch": 511},
+        {"batch": 2, "batch_size": 2},
+        {"batch_size": 0},
+        {"batch_size": 512},
+    ],
+    ids=str,
+)
+def test_cells_that_no_grid_holds(own: dict[str, float]) -> None:
+    given = {"cells": 0, "batch": 0, **own}
+    cells, batch = torch.tensor([[0, 0, given.pop("cells")]]), torch.tensor([given.pop("batch")])
+    with pytest.raises(ValueError):
+        pcnn.from_coordinates(cells, torch.ones(1, 1), batch, **given)
 
 
 def test_layers_continue_from_a_given_level() -> None:
