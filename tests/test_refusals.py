@@ -221,6 +221,7 @@ OPS: list[Row] = [
         for size in (float("nan"), [1.0, 1.0], [1, 1, 0])
     ),
     (lambda: reduce_points(ONES, grid()), V, "features must be"),
+    (lambda: pcnn.voxelize(CELLS, ONES.byte(), voxel_size=1.0), V, "floating point"),
     (lambda: reduce_points(ONES, replace(grid(), inverse=None)), V, "not made from points"),
     (lambda: resolve("warp"), V, "there are auto, reference"),
     *(

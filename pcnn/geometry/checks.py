@@ -48,11 +48,10 @@ def check_points(points: Tensor, batch: Tensor | None) -> None:
 
 
 def check_features(features: Tensor, rows: int) -> None:
-    """Refuse features that are not ``[rows, C]``."""
-    if features.ndim != 2 or features.shape[0] != rows:
-        raise ValueError(
-            f"features must be [{rows}, C] to match the points, got {tuple(features.shape)}"
-        )
+    """Refuse features that are not ``[rows, C]`` floating point: sums of bytes would run over."""
+    if features.ndim != 2 or features.shape[0] != rows or not features.is_floating_point():
+        found = f"{tuple(features.shape)} {features.dtype}"
+        raise ValueError(f"features must be [{rows}, C] floating point, got {found}")
 
 
 def check_batch(batch: Tensor, rows: int) -> None:
