@@ -46,7 +46,7 @@ SCANS: dict[str, tuple[str, Any, Reading]] = {
     },
     **{f"pcd {kind}": ("a.PCD", pcd_bytes(kind, table()), PLAIN) for kind in ("ascii", "binary")},
     "txt": ("a.txt", lines_of(rotating(), "// by hand\n"), PLAIN),
-    "csv": ("a.csv", lines_of(LABELLED, "X,Y,Z,Reflectance,Class\n", ","), PLAIN),
+    "csv": ("a.csv", lines_of(LABELLED, "\ufeffX,Y,Z,Reflectance,Class\n", ","), PLAIN),
     "xyz": (
         "a.xyz",
         lines_of(LABELLED[:, [4, 0, 1, 2, 3]], "# label;x;y;z;i\n", ";"),
@@ -225,6 +225,7 @@ def without(old: str, new: str = "") -> bytes:
     [
         ("a.bin", [b""]),
         ("a.txt", [b"", b"# x y z\n", b"1 2\n3 4", b"1 2 3\n1 2 a", b"1 2 3\n1 2", b"\xff\xfe"]),
+        ("a.csv", [b"1,5;2,5;3,5", b"1,5\t2,5\t3,5", b"x y z\n1 2 3 4", b"x,y,z,label\n1,2,3"]),
         ("a.npy", [b"", b"PK\3\4", b"\x93NUMPY\1\0\xff\xff" + b"[" * 9999]),
         (
             "a.ply",

@@ -173,9 +173,8 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
       ``red``, ``green``, ``blue``, also packed into ``rgb`` or ``rgba`` (integers are divided by
       their largest value), become the channels; an integer ``label`` or ``class`` (also with
       CloudCompare's ``scalar_``) the labels, as they are.
-    * ``.txt``, ``.xyz``, ``.csv``, ``.asc``: a line a point, names of the columns in a first line,
-      behind ``#`` or not. Without names four columns are x, y, z, intensity, and six x, y, z, red,
-      green, blue.
+    * ``.txt``, ``.xyz``, ``.csv``, ``.asc``: a line a point below names, behind ``#`` or not;
+      without names four columns are x, y, z, intensity, and six x, y, z, red, green, blue.
     * ``.las``, ``.laz``: x, y, z; intensity / 65535, and colours in 0..1 where the point format has
       them, become the channels, ``classification`` the labels, as it is. Needs the extra ``las``.
 

@@ -47,10 +47,8 @@ def _fields(path: Path, rows: np.ndarray) -> Columns:
         if values.dtype.kind not in "fiub" or not alone:
             raise FileError(path, f"{name} holds {rows.dtype[name]}, not one number a point")
     for name in ("rgb", "rgba"):  # four bytes: alpha, red, green and blue, the highest first
-        packed = lower.get(name)
-        if lower.keys() & set(COLORS) or packed is None:
-            continue
-        if packed.dtype.str in ("<f4", "<u4", "<i4"):
+        packed = None if lower.keys() & set(COLORS) else lower.get(name)
+        if packed is not None and packed.dtype.str in ("<f4", "<u4", "<i4"):
             words = np.ascontiguousarray(packed).view("<u4")
             for color, shift in zip(COLORS, (16, 8, 0), strict=True):
                 fields[color] = (words >> shift & 0xFF).astype(np.uint8)
@@ -71,8 +69,7 @@ def _numbers(path: Path, rows: np.ndarray, layout: Layout, told: bool = True) ->
             raise ValueError(f"the numbers are not those of columns {layout}")
         found = ranges(rows, layout)
     except ValueError as error:
-        known = ", ".join(LAYOUTS)
-        hint = "" if told else f" (--columns, dataset.columns: {known}, or a list)"
+        hint = "" if told else f" (--columns, dataset.columns: {', '.join(LAYOUTS)}, or a list)"
         raise FileError(path, f"{error}{hint}") from error
     values: dict[str, np.ndarray] = {}
     labels = None
@@ -115,6 +112,7 @@ def _npy(path: Path, layout: Layout | None) -> Columns:
 _COMMENT = (b"#", b"//", b"%")
 _BETWEEN = bytes.maketrans(b",;\t", b"   ")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
+_DECIMAL_COMMA = re.compile(rb"\d,\d+[;\t ]+[-+]?\d")
 
 
 def _text(path: Path, layout: Layout | None) -> Columns:
@@ -122,15 +120,18 @@ def _text(path: Path, layout: Layout | None) -> Columns:
 
     Without names four columns are x, y, z, intensity, and six with bytes behind are colours.
     """
+    text = read_whole(path).removeprefix(b"\xef\xbb\xbf")  # a mark of UTF-8 that tables begin with
+    if _DECIMAL_COMMA.search(text):
+        raise FileError(path, "numbers have a decimal comma: write 1.5 in place of 1,5")
     rows: list[bytes] = []
     names: list[str] = []
-    for line in read_whole(path).translate(_BETWEEN).splitlines():
+    for line in text.translate(_BETWEEN).splitlines():
         words = line.lstrip(b"#/% ").split()
-        named = {w.lower() for w in words} >= {b"x", b"y", b"z"} and all(
-            map(_WORD.fullmatch, words)
-        )
-        if named and not rows:
+        lower = {word.lower() for word in words}
+        if not rows and lower >= {b"x", b"y", b"z"} and all(map(_WORD.fullmatch, words)):
             names = [word.decode() for word in words]
+            if not line.lstrip().startswith(_COMMENT):  # a comment may be a sentence
+                layout = layout or layout_of(names)
         elif line.strip() and not line.lstrip().startswith(_COMMENT):
             rows.append(line)
     if not rows:
