@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from pcnn.dataflows import (
-    Blocked,
-    Dataflow,
-    OutputStationary,
-    Reference,
-)
+from pcnn.dataflows import Blocked, Dataflow, OutputStationary, Reference
 from pcnn.dataflows.gather_scatter import TORCHSPARSE
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WEIGHT_STATIONARY, WHOLE, Hybrid
 from pcnn.geometry.base import Builder
 from pcnn.kernels.gemm_blocks import GemmBlocks
-from pcnn.maps import (
-    BruteForce,
-    DoubleTraversed,
-    HashTable,
-    SortedSearch,
-    Windowed,
-    ZDelta,
-)
+from pcnn.maps import BruteForce, DoubleTraversed, HashTable, SortedSearch, Windowed, ZDelta
 
 #: Builders made of device kernels; on a CPU they need the fixture `emulated`.
 KERNEL_BUILDERS: list[Builder] = [

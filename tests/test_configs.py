@@ -147,6 +147,8 @@ WRONG = {
     "dataset.train_sequences=all": "dataset.train_sequences",
     "task.optimizer.lr=nan": "task.optimizer.lr",
     "task.optimizer._target_=torch.optim.Adamm": "task.optimizer._target_",
+    "task/loss=info_nce": "task.loss",
+    "model=resunet dataset=threedmatch task/loss=lovasz": "task.loss",
     "model.tasks=null": "model.tasks",
     "engine=minuet +engine.epsilon=0.5": "engine",
     "engine=spira engine.deterministic=true": "engine",

@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.digests import (
-    CASES,
-    ENGINES,
-    FILE,
-    network_digest,
-    trainings,
-)
+from tests.digests import CASES, ENGINES, FILE, network_digest, trainings
 from tests.tolerance import DIGEST, DIGEST_FLOAT32, TRAINING
 
 COMMITTED: dict[str, Any] = json.loads(FILE.read_text())

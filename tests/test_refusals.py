@@ -40,13 +40,7 @@ from pcnn.nn import (
     cat,
     normalize,
 )
-from pcnn.ops import (
-    Engine,
-    convolution,
-    devoxelize,
-    reduce_points,
-    resolve,
-)
+from pcnn.ops import Engine, convolution, devoxelize, reduce_points, resolve
 from pcnn.ops.engine import ENGINES
 from tests.clouds import surface_grid
 from tests.maps.native_points import scan

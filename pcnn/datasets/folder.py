@@ -22,12 +22,7 @@ from pcnn.datasets.cloud_sets import (
     warn_left_out,
     without_figures,
 )
-from pcnn.datasets.label_files import (
-    is_cloud_file,
-    label_source,
-    read_labels,
-    without_label_files,
-)
+from pcnn.datasets.label_files import is_cloud_file, label_source, read_labels, without_label_files
 from pcnn.datasets.labels import LabelMap, read_classes
 from pcnn.datasets.readers.clouds import Reading, chosen_columns, read_columns, read_points
 from pcnn.errors import UNREADABLE, FileError, UserError

@@ -14,13 +14,7 @@ from torch import Tensor, nn
 
 from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.readers.clouds import (
-    Part,
-    PartedCloud,
-    Reading,
-    chosen_columns,
-    intensity_top,
-)
+from pcnn.datasets.readers.clouds import Part, PartedCloud, Reading, chosen_columns, intensity_top
 from pcnn.datasets.readers.columns import COLORS, meant, rounded_points
 from pcnn.datasets.transforms.features import FORGOTTEN
 from pcnn.errors import FileError

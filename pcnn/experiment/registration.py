@@ -23,23 +23,11 @@ from pcnn.experiment import report, run_folder
 from pcnn.experiment.descriptors import trained_descriptor, verifier_of
 from pcnn.experiment.options import RegistrationOptions
 from pcnn.experiment.report import PAIRS
-from pcnn.experiment.run_config import (
-    allowed,
-    checked,
-    data_module,
-    resolved,
-    task_parts,
-    without,
-)
+from pcnn.experiment.run_config import allowed, checked, data_module, resolved, task_parts, without
 from pcnn.experiment.weights import config_of
 from pcnn.loggers import send_media
 from pcnn.messages import counted
-from pcnn.metrics.registration import (
-    Protocol,
-    protocol,
-    registration_table,
-    summarize,
-)
+from pcnn.metrics.registration import Protocol, protocol, registration_table, summarize
 from pcnn.metrics.registration.table import percent, shown, write_pair_table
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.evaluation import begun, evaluate_pairs, keep, recall

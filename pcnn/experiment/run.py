@@ -21,22 +21,12 @@ from pcnn.config import check_allowed
 from pcnn.console import Console
 from pcnn.errors import ConfigError
 from pcnn.experiment import build, networks, report, run_folder
-from pcnn.experiment.process import (
-    check_one_folder,
-    rank,
-    started,
-    tell_other_ranks,
-)
+from pcnn.experiment.process import check_one_folder, rank, started, tell_other_ranks
 from pcnn.experiment.resume import AUTO, Run, continuation, has_begun, resume_command
 from pcnn.experiment.run_config import allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby, write_counts
 from pcnn.experiment.stored_options import command_words, is_kept, keys_of, with_stored
-from pcnn.experiment.weights import (
-    check_fit,
-    fitting,
-    read_config,
-    weights_file,
-)
+from pcnn.experiment.weights import check_fit, fitting, read_config, weights_file
 from pcnn.files.bounded import named
 from pcnn.files.tensors import is_tensors
 from pcnn.loggers import finish

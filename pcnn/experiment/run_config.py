@@ -123,6 +123,12 @@ def _check_combination(cfg: DictConfig) -> None:
     parameters = parameters_of(looked_up(cfg.task.get("_target_"), "task", allowed(cfg)))
     if cfg.tta and "views" not in parameters:
         raise ConfigError("tta", f"task={task} has no use for it")
+    plain = resolved(cfg)
+    targets = [selected(plain, f"{key}._target_") for key in ("task", "task.loss")]
+    if all(str(target).startswith("pcnn.") for target in targets):
+        loss: Any = looked_up(targets[1], "task.loss", allowed(cfg))
+        if ("batch" in parameters_of(loss.forward)) != (task == "registration"):
+            raise ConfigError("task.loss", f"{loss.__name__} does not serve {task}")
     reason = no_graph(cfg) if cfg.trainer.get("cuda_graphs") is True else None
     if reason is not None:
         raise ConfigError("trainer.cuda_graphs", f"true is not possible: {reason}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -28,9 +28,6 @@ from pcnn.registration.positives import positive_pairs
 from pcnn.registration.settings import EstimateSettings
 from pcnn.tasks.network_task import NetworkTask
 from pcnn.visualize.registration import ShownPair
-
-if TYPE_CHECKING:
-    pass
 
 Result = TypeVar("Result")
 

@@ -16,13 +16,9 @@ from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.transforms.crops import Pieces
-from pcnn.datasets.transforms.features import (
-    Chromatic,
-    Elastic,
-    Remission,
-    distort,
-)
+from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission, distort
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix
+from pcnn.errors import ConfigError
 from tests.datasets.clouds import cloud, write_scan
 
 
@@ -81,6 +77,16 @@ def test_bad_numbers_are_named(kind: Any, arguments: dict[str, Any]):
     for shares in ([0.5, 0.5], [1.5]):
         with pytest.raises(ValueError, match="shares"):
             OneOf([LaserMix()], shares)
+
+
+@pytest.mark.parametrize(
+    ("key", "change"), [("chromatic", Chromatic()), ("remission", Remission())]
+)
+def test_a_change_that_a_cloud_has_nothing_for_is_named(key: str, change: Any):
+    bare = replace(cloud(9), features=torch.empty(9, 0))
+    with pytest.raises(ConfigError) as refused:
+        change(bare, generator())
+    assert refused.value.key == f"augment.{key}"
 
 
 def published_elastic(

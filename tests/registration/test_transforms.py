@@ -4,11 +4,7 @@ import pytest
 import torch
 
 from pcnn.registration.rigid_fit import quaternion_vector
-from pcnn.registration.transforms import (
-    inverse,
-    rigid,
-    rotation_angle,
-)
+from pcnn.registration.transforms import inverse, rigid, rotation_angle
 from tests.registration.poses import random_pose, turned
 
 

@@ -122,7 +122,8 @@ class Reading:
         if values is None:
             filled = find_name(name, self.fill)
             if filled is None:
-                held = f"no channel {name!r}; the file has {', '.join(table.values) or 'none'}"
+                there = ", ".join(table.values)[:200] or "none"
+                held = f"no channel {name!r}; the file has {there}"
                 given = f"--fill {name}=0, dataset.fill={{{name}: 0}}"
                 raise FileError(table.path, f"{held} (one number for all points: {given})")
             return np.full(len(table), self.fill[filled], dtype=np.float32)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pcnn.config.values import check_fields
 from pcnn.datasets.cloud import Cloud
+from pcnn.errors import ConfigError
 from pcnn.ranges import Factors, Length, NonNegative, Share
 
 #: Most nodes of a grid of displacements: 3 x 4 bytes each, twice.
@@ -54,7 +55,7 @@ def distort(cloud: Cloud, generator: np.random.Generator, grain: float, magnitud
     nodes = [int(top) + 2 for top in place.amax(0).floor().tolist()]
     if math.prod(nodes) > MAX_NODES:
         wide = f"{math.prod(nodes):,} nodes of an elastic distortion of grain {grain} m"
-        raise ValueError(f"{cloud.path}: {wide}; take a coarser grain, or crop")
+        raise ConfigError("augment.elastic", f"{cloud.path}: {wide}; a coarser grain, or a crop")
     noise = torch.from_numpy(generator.standard_normal((1, 3, *nodes), dtype=np.float32))
     moves = _sampled(_blurred(noise), place, nodes)
     return replace(cloud, points=cloud.points + moves * magnitude)
@@ -99,7 +100,7 @@ class Chromatic:
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         if cloud.features.shape[1] < 3:
-            raise ValueError(f"{cloud.path}: its points have no colour (augment.chromatic=null)")
+            raise ConfigError("augment.chromatic", f"{cloud.path}: its points have no colour")
         if cloud.n_points == 0:
             return cloud
         colour = cloud.features[:, :3]
@@ -139,7 +140,7 @@ class Remission:
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         if cloud.features.shape[1] == 0:
-            raise ValueError(f"{cloud.path}: its points have no remission (augment.remission=null)")
+            raise ConfigError("augment.remission", f"{cloud.path}: its points have no remission")
         forget, gain, gamma = generator.random(3).tolist()
         value = cloud.features[:, -1]
         if forget < self.forget:

@@ -6,12 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pcnn.metrics.registration import (
-    NAMES,
-    PairResult,
-    protocol,
-    summarize,
-)
+from pcnn.metrics.registration import NAMES, PairResult, protocol, summarize
 from pcnn.metrics.registration.table import write_pair_table
 
 
