@@ -161,9 +161,7 @@ def prediction_view(done: Labelled, points: int = POINTS) -> View:
         for name in ("rows", "places", "channels")
     )
     channels = held.shape[1]  # intensity, then three colours, as far as the file has them
-    shares = held[:, -3:]  # of 0..1, or of 0..255 where one is above
-    top = 255.0 if shares.max(initial=0.0) > 1.0 else 1.0
-    colours = np.round(np.clip(shares / top, 0.0, 1.0) * 255).astype(np.uint8)
+    colours = np.round(np.clip(held[:, -3:], 0.0, 1.0) * 255).astype(np.uint8)
     name = visible(cloud.path.name)
     shown = ViewedCloud(
         name,

@@ -171,13 +171,7 @@ class OnPoints:
         planner: Planner | None = None,
     ) -> SparseTensor:
         x = native_points(
-            points,
-            inputs,
-            batch,
-            size,
-            batch_size=batch_size,
-            thin=self.thin,
-            memory=self.memory,
+            points, inputs, batch, size, batch_size=batch_size, thin=self.thin, memory=self.memory
         )
         if planner is not None:
             planner(x.geometry)

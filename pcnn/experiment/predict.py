@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.readers.clouds import PartedCloud, Reading, chosen_columns, open_parts
-from pcnn.datasets.readers.columns import COLORS, Columns
+from pcnn.datasets.readers.columns import COLORS, Columns, full_color
 from pcnn.errors import FileError
 from pcnn.experiment.classify import Labelled, classify
 from pcnn.experiment.devices import device_of
@@ -114,7 +114,7 @@ def predict(
             (`pcnn.registration.cloud_measures.span`), up to 20 m ``seg_rooms``, beyond it
             ``seg_aerial`` where it seems to have been seen from the air, else ``seg_streets``.
         channels: of points in memory, by name: ``intensity`` [P], ``colors`` [P, 3], or others [P].
-            Integer colours are divided by the largest value of their type.
+            Colours beyond 1 are divided by 255, beyond 255 by 65,535.
         fill: numbers for channels that the cloud lacks, by name.
         **options: fields of `PredictOptions`, as ``device="cuda"`` or ``tile=50.0``.
 
@@ -170,7 +170,8 @@ def opened(
             columns[name] = column
         else:
             raise ValueError(f"channel {name} must be [P], got {list(column.shape)}")
-    return PartedCloud(Columns(Path("points"), places, columns), reading)
+    table = Columns(Path("points"), places, columns, color_max=full_color(columns))
+    return PartedCloud(table, reading)
 
 
 def _numbers(values: np.ndarray | Tensor) -> np.ndarray:

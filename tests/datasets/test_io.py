@@ -108,6 +108,19 @@ def test_scale_and_origin(tmp_path: Path) -> None:
     refused(far)  # float32 would move the points
 
 
+@pytest.mark.parametrize(
+    ("full", "kinds"), [(1, "f4 f8"), (255, "u1 i4 u2 i8 f4 f8"), (65535, "u2 i4 i8 f8")]
+)
+def test_colours_of_all_types_are_shares(full: int, kinds: str, tmp_path: Path) -> None:
+    shares = np.array([[0.2, 0, 1], [0.6, 0, 0]])  # full is what one channel holds, for all
+    for kind in kinds.split():
+        rows = np.ones(2, [(name, "<f4") for name in "xyz"] + [(name, kind) for name in COLORS])
+        for name, column in zip(COLORS, shares.T, strict=True):
+            rows[name] = np.round(column * full, 9)
+        cloud = read_points(saved(tmp_path / "a.npy", rows))
+        np.testing.assert_allclose(cloud.features, shares, rtol=1e-6, err_msg=kind)
+
+
 def test_channels_by_name(tmp_path: Path) -> None:
     names = ("x", "Reflectivity", "intensity", "R", "NIR")
     asked = {"reflectivity": "Reflectivity", "remission": "intensity", "red": "R", "green": None}

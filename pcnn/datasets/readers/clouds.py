@@ -84,7 +84,7 @@ class Reading:
         return tuple(there if set(COLORS) <= set(there) else [n for n in there if n not in COLORS])
 
     def values(self, table: Columns) -> np.ndarray:
-        """Channels [P, F] float32; integer colours are divided by their type's largest value."""
+        """Channels [P, F] float32; colours are shares of a full one."""
         columns = [np.empty((len(table), 0), dtype=np.float32)]
         columns += [self._channel(table, name)[:, None] for name in self.names(table)]
         return np.concatenate(columns, axis=1)
@@ -129,14 +129,10 @@ class Reading:
             return np.full(len(table), self.fill[filled], dtype=np.float32)
         if values.ndim != 1:
             raise FileError(table.path, f"{name} holds several numbers a point")
-        if meant(name) in COLORS and np.issubdtype(values.dtype, np.integer):
-            return values.astype(np.float32) / np.iinfo(values.dtype).max
         with np.errstate(over="ignore"):  # an infinite channel is a missing return
             values = values.astype(np.float32)
-        if meant(name) != "intensity":
-            return values
-        top = self.intensity_max or table.intensity_max
-        return values / (np.float32(top) if top != 1.0 else 1)
+        full = {**dict.fromkeys(COLORS, table.color_max), "intensity": self.intensity_max}
+        return values / np.float32(full.get(meant(name), 1.0) or table.intensity_max)
 
 
 def chosen_columns(columns: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -171,8 +167,8 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
     * ``.npy``: [N, 3 + F] numbers: x, y, z and F further columns without names, or one that is
       the intensity; or [N] with named fields.
     * ``.ply``, ``.pcd``: float x, y, z; ``intensity`` (or ``remission``, ``reflectance``) and
-      ``red``, ``green``, ``blue``, also packed into ``rgb`` or ``rgba`` (integers are divided by
-      their largest value), become the channels; an integer ``label`` or ``class`` (also with
+      ``red``, ``green``, ``blue``, also packed into ``rgb`` or ``rgba`` (those beyond 1 are divided
+      by 255, or by 65535), become the channels; an integer ``label`` or ``class`` (also with
       CloudCompare's ``scalar_``) the labels, as they are.
     * ``.txt``, ``.xyz``, ``.csv``, ``.asc``: a line a point below names, behind ``#`` or not;
       without names four columns are x, y, z, intensity, and six x, y, z, red, green, blue.

@@ -63,6 +63,7 @@ class Columns:
     intensity_max: float = 1.0  # the number that is intensity 1 in this format
     in_map: bool = False  # the format's coordinates are those of a map
     unnamed: bool = False  # the file has no names; these number its columns
+    color_max: float = 1.0  # the number that is a full colour
 
     def __len__(self) -> int:
         return len(self.places)
@@ -76,6 +77,15 @@ class Columns:
         """The values of a channel, whatever the file calls it; None where it has none."""
         found = find_name(name, self.values)
         return None if found is None else self.values[found]
+
+
+def full_color(values: Mapping[str, np.ndarray]) -> float:
+    """The number that is a full colour: 1 of shares, 255 of bytes, 65535 of larger numbers."""
+    colors = [one for name, one in values.items() if meant(name) in COLORS]
+    top = max((float(one[np.isfinite(one)].max(initial=0)) for one in colors), default=0.0)
+    if top <= 1 and not any(one.dtype.kind in "iu" for one in colors):
+        return 1.0
+    return 255.0 if top <= 255 else max(65535.0, top)
 
 
 @dataclass(frozen=True)
@@ -116,21 +126,18 @@ _LARGEST |= {LABEL: float(1 << 53), **dict.fromkeys(COLORS, 255.0)}
 _SIGNED = ("x", "y", "z", LABEL)
 
 
-def ranges(rows: np.ndarray, layout: Layout) -> dict[str, tuple[float, float]]:
-    """Smallest and largest finite number of every column, missing returns left out; checked."""
-    found: dict[str, tuple[float, float]] = {}
+def check_ranges(rows: np.ndarray, layout: Layout) -> None:
+    """Refuse columns with finite numbers that no such column has, missing returns left out."""
     valid = valid_returns(rows[:, [layout.names.index(axis) for axis in "xyz"]])
     for number, name in enumerate(layout.names):
         column = rows[:, number] if valid.all() else rows[valid, number]
         column = column[np.isfinite(column)]
         low, high = float(column.min(initial=np.inf)), float(column.max(initial=-np.inf))
-        found[name] = low, high
         most = _LARGEST.get(meant(name), np.inf)
         least = -most if meant(name) in _SIGNED or most == np.inf else 0.0
         whole = meant(name) not in ("ring", LABEL) or bool((np.round(column) == column).all())
         if len(column) and not (whole and least <= low <= high <= most):
             raise ValueError(f"column {name} of {layout} holds numbers of {low:.4g} to {high:.4g}")
-    return found
 
 
 def is_mixed(numbers: np.ndarray, width: int) -> bool:

@@ -24,10 +24,11 @@ from pcnn.datasets.readers.columns import (
     LAYOUTS,
     Columns,
     Layout,
+    check_ranges,
+    full_color,
     is_mixed,
     layout_of,
     meant,
-    ranges,
 )
 from pcnn.errors import FileError
 from pcnn.files.bounded import check_size, read_npy, read_whole
@@ -56,7 +57,8 @@ def _fields(path: Path, rows: np.ndarray) -> Columns:
     if labels is not None and not np.array_equal(labels.astype(np.int64), labels):
         raise FileError(path, "labels must be whole numbers")
     places = np.stack([lower[axis] for axis in "xyz"], axis=1)
-    return Columns(path, places, fields, None if labels is None else labels.astype(np.int64))
+    labels = None if labels is None else labels.astype(np.int64)
+    return Columns(path, places, fields, labels, color_max=full_color(fields))
 
 
 def _numbers(path: Path, rows: np.ndarray, layout: Layout, told: bool = True) -> Columns:
@@ -67,7 +69,7 @@ def _numbers(path: Path, rows: np.ndarray, layout: Layout, told: bool = True) ->
     try:
         if not told and is_mixed(rows[:5040].reshape(-1), width):
             raise ValueError(f"the numbers are not those of columns {layout}")
-        found = ranges(rows, layout)
+        check_ranges(rows, layout)
     except ValueError as error:
         hint = "" if told else f" (--columns, dataset.columns: {', '.join(LAYOUTS)}, or a list)"
         raise FileError(path, f"{error}{hint}") from error
@@ -77,11 +79,10 @@ def _numbers(path: Path, rows: np.ndarray, layout: Layout, told: bool = True) ->
         if meant(name) == LABEL:  # -1 where a missing return has none
             labels = np.where(np.abs(column) <= 1 << 53, column, -1).astype(np.int64)
         elif name not in (*_AXES, IGNORED):
-            # bytes that became other numbers; others are shares
-            as_bytes = meant(name) in COLORS and found[name][1] > 1
-            values[name] = column / column.dtype.type(255) if as_bytes else column
+            values[name] = column
     places = rows[:, [layout.names.index(axis) for axis in "xyz"]]
-    return Columns(path, places, values, labels, layout.intensity_max)
+    top = layout.intensity_max
+    return Columns(path, places, values, labels, top, color_max=full_color(values))
 
 
 def _bin(path: Path, layout: Layout | None) -> Columns:
@@ -146,7 +147,7 @@ def _text(path: Path, layout: Layout | None) -> Columns:
             layout = LAYOUTS["kitti"]
         elif width == len(LAYOUTS["scannet"].names):
             with suppress(ValueError):
-                ranges(values, LAYOUTS["scannet"])
+                check_ranges(values, LAYOUTS["scannet"])
                 layout = LAYOUTS["scannet"]
     return _numbers(path, values, layout)
 

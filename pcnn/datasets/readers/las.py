@@ -47,7 +47,7 @@ def read_las(path: Path, wanted: Sequence[str]) -> Columns:
         rows = np.load(held.name, mmap_mode="r")
     values = {name: rows[name] for name in rows.dtype.names if name != "places"}
     labels = values.get("classification")
-    return Columns(path, rows["places"], values, labels, FULL, in_map=True)
+    return Columns(path, rows["places"], values, labels, FULL, in_map=True, color_max=FULL)
 
 
 def _child(path: Path, out: IO[bytes], **request: Any) -> None:

@@ -156,14 +156,13 @@ def _intensity(table: Columns, rows: NDArray[np.integer]) -> NDArray[np.float32]
 def _colours(
     table: Columns, reading: Reading, rows: NDArray[np.integer]
 ) -> NDArray[np.uint8] | None:
-    """Colours in 0..255; numbers that are no integers lie in 0..1 unless one is above."""
+    """Colours in 0..255."""
     if any(table.find(name) is None for name in COLORS):
         return None
     rgb = replace(reading, channels=COLORS).values(table)[rows]
     if not np.isfinite(rgb).all():
         return None
-    top = 255.0 if rgb.max(initial=0.0) > 1.0 else 1.0
-    return np.round(np.clip(rgb / top, 0.0, 1.0) * 255).astype(np.uint8)
+    return np.round(np.clip(rgb, 0.0, 1.0) * 255).astype(np.uint8)
 
 
 def read_pose(path: Path) -> NDArray[np.float64]:
