@@ -18,9 +18,9 @@ from tests.simulate.conftest import STREETS
 
 #: Points of every cloud, and the middle of them.
 EXPECTED = {
-    "sequences/00/velodyne/000000.bin": (121805, [0.0136, 0.8429, -1.3457]),
-    "sequences/08/velodyne/000000.bin": (125595, [-0.1957, 1.7361, -1.2482]),
-    "sequences/08/velodyne/000001.bin": (122008, [-1.0436, 1.6299, -1.1547]),
+    "sequences/00/velodyne/000000.bin": (124776, [0.5853, 1.5727, -1.2821]),
+    "sequences/08/velodyne/000000.bin": (125664, [-0.1581, 1.7922, -1.2441]),
+    "sequences/08/velodyne/000001.bin": (125882, [-0.073, 1.721, -1.2152]),
     "data/test/simulated-test-000-office/cloud_bin_0.pth": (15917, [0.3134, 0.4307, 1.4283]),
     "data/test/simulated-test-000-office/cloud_bin_1.pth": (16453, [-0.0666, -0.2999, 1.4796]),
     "Area_1/auditorium_1/auditorium_1.txt": (49034, [-34.3321, 5.3334, 1.5411]),

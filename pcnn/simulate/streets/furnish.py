@@ -14,6 +14,9 @@ def furnish(site: Site) -> None:
     for plot in site.block.plots:
         if plot.drive is not None:
             _driveway(site, plot, *plot.drive)
+        if plot.use != "lot":
+            _strays(site, plot)
+    _side_street(site)
     for side in site.block.sides:
         _posts(site, side)
         _street_trees(site, side)
@@ -29,9 +32,52 @@ def furnish(site: Site) -> None:
         if not site.block.median:
             _border(site, plot)
             _between(site, plot)
-        {"park": _park, "lot": _lot}.get(plot.use, _house)(site, plot)
+        {"park": _park, "wild": _park, "lot": _lot}.get(plot.use, _house)(site, plot)
     for side in site.block.sides:
         _backdrop(site, side)
+
+
+# -- anywhere
+
+
+def _strays(site: Site, plot: Plot) -> None:
+    """Rarer things on a plot and on the sidewalk before it: by a wall, in groups, turned anyhow.
+
+    What a thing is must not be read from where it stands.
+    """
+    rng, side = site.rng, plot.side
+    low = side.walk if side.has_walk else side.edge + 0.3
+    high = side.edge + (18.0 if plot.use in ("park", "wild") else plot.front - 0.1)
+    count = site.style.stray_count * (0.4 + 0.6 * site.course.kind.people)
+    for _ in range(int(rng.poisson(count))):
+        mesh = make(rng, "stray")
+        length, width = footprint(mesh)
+        room = max(0.4 * length, 0.4)
+        if high - low < 2 * room or plot.s1 - plot.s0 < 2 * room + 1.0:
+            continue
+        s, away = rng.uniform(plot.s0 + room, plot.s1 - room), rng.uniform(low + room, high - room)
+        yaw = rng.uniform(0, 2 * np.pi)
+        if site.happens(0.4):  # by the wall, or where the wall would be
+            away, yaw = high - width / 2, float(rng.choice([0.0, np.pi]))
+        if not site.claim(s, side.sign * away, room):
+            continue
+        for _ in range(1 + int(length < 2.3 and rng.poisson(0.7))):
+            site.put(mesh, s, side.sign * away, yaw + rng.normal(0, 0.15))
+            s += rng.uniform(0.45, 0.9)
+
+
+def _side_street(site: Site) -> None:
+    """What drives and stands on the side street, across all else."""
+    rng, crossing = site.rng, site.block.crossing
+    for side in site.block.sides if crossing is not None else ():
+        at = side.edge + rng.uniform(1.0, 8.0)
+        while crossing is not None and at < 40.0:
+            mesh = make(rng, "crossing")
+            length, width = footprint(mesh)
+            s = crossing.s + rng.choice([-1, 1]) * (crossing.half - width / 2) * rng.uniform(0.2, 1)
+            yaw = np.pi / 2 * rng.choice([-1, 1]) + rng.normal(0, 0.05)
+            site.put(mesh, s, side.sign * (at + length / 2), yaw)
+            at += length + rng.uniform(0.8, 10.0)
 
 
 # -- on the sidewalk
@@ -80,23 +126,6 @@ def _on_sidewalk(site: Site, side: Side) -> None:
         for at in [] if s is None else s + (np.arange(count) - (count - 1) / 2) * 0.7:
             yaw = side.to_road + rng.normal(0, 0.25)
             site.put("bicycle", at, side.sign * (inner + 0.35), yaw)
-    if site.happens(0.6 * people):  # one that leans on a wall or a fence, along the street
-        d = side.sign * (side.edge - 0.35)
-        s = site.find(d, 0.6)
-        if s is not None:
-            site.put("bicycle", s, d, float(rng.choice([0.0, np.pi])) + rng.normal(0, 0.1))
-    if site.happens(0.5 * people):  # a group that stands and talks
-        d = side.sign * rng.uniform(inner, max(side.edge - 1.0, inner))
-        s = site.find(d, 0.7)
-        if s is not None:
-            for _ in range(int(rng.integers(1, 5))):
-                here = s + rng.uniform(-0.7, 0.7), d + rng.uniform(-0.5, 0.5)
-                site.put("stander", *here, rng.uniform(0, 2 * np.pi))
-    if site.happens(0.6 * site.style.presence * people):
-        s = site.find(side.sign * inner, 1.0)
-        if s is not None:
-            yaw = side.along_traffic + rng.normal(0, 0.3)
-            site.put("motorcycle", s, side.sign * inner, yaw)
 
 
 # -- in parking bays
@@ -105,10 +134,8 @@ def _on_sidewalk(site: Site, side: Side) -> None:
 def _fill_bay(site: Site, side: Side, start: float, end: float) -> None:
     rng, at = site.rng, start + site.rng.uniform(0.2, 1.2)
     # large ones park on the far side: beside the sensor one alone would fill a third of a scan
-    rare = ["motorcycle"] * 2 + [
-        "bicycle",
-        *(["truck", "other_vehicle"] * 2 if side.sign > 0 else []),
-    ]
+    large = ["truck", "other_vehicle"] * 2 if side.sign > 0 else []
+    rare = ["motorcycle", "motorcycle", "bicycle", *large]
     while at < end - 2.0:
         if not site.happens(site.style.parked_share):
             at += rng.uniform(2.0, 5.0)
@@ -143,9 +170,9 @@ def _border(site: Site, plot: Plot) -> None:
     if plot.use == "lot":
         start, stop = plot.s0 + 2.0, plot.s0 + 7.0
     rural = 0.0 if site.course.scene == "town" else 6.0
-    away = plot.side.edge + 0.2 + (rng.uniform(0.0, rural) if plot.use == "park" else 0.0)
-    behind = fenced and site.happens(0.35)
-    state = rng.bit_generator.state
+    away = plot.side.edge + 0.2 + (rng.uniform(0.0, rural) if plot.use in ("park", "wild") else 0.0)
+    behind = fenced and site.happens(0.5)
+    gap, state = rng.uniform(0.3, 1.0), rng.bit_generator.state
     for a, b in ((plot.s0 + 0.15, start), (stop, plot.s1 - 0.15)):
         ends = np.linspace(a, b, max(int((b - a) / 4), 1) + 1).tolist() if b - a > 0.6 else []
         for start, stop in pairwise(ends):
@@ -154,7 +181,7 @@ def _border(site: Site, plot: Plot) -> None:
             site.put_along(piece, plot.side, start, stop, away)
             if behind:
                 hedge = make(rng, "hedge", length=stop - start)
-                site.put_along(hedge, plot.side, start, stop, away + 0.9)
+                site.put_along(hedge, plot.side, start, stop, away + gap)
 
 
 def _between(site: Site, plot: Plot) -> None:

@@ -17,12 +17,13 @@ Zones = NDArray[np.int64]
 
 # label, material, height above the road in kerbs, and in metres
 _GROUND: dict[Zone, tuple[str, str, float, float]] = {
-    Zone.TERRAIN: ("terrain", "grass", 1.0, 0.0),
+    Zone.TERRAIN: ("terrain", "grass", 1.0, 0.03),
     Zone.ROAD: ("road", "asphalt", 0.0, 0.0),
     Zone.MARKING: ("lane_marking", "road_paint", 0.0, 0.0),
     Zone.PARKING: ("parking", "paving", 0.1, 0.01),
     Zone.SIDEWALK: ("sidewalk", "paving", 1.0, 0.0),
     Zone.GRAVEL: ("other_ground", "gravel", 0.9, 0.0),
+    Zone.WILD: ("vegetation", "growth", 1.0, 0.2),
 }
 _ROWS = [_GROUND[zone] for zone in Zone]
 _LABELS = np.array([RAW_IDS[row[0]] for row in _ROWS])
@@ -73,7 +74,9 @@ class Ground:
         near = np.minimum(beyond / 2.0, 1.0) * (wave + 0.5 * self.relief[:, 0].sum())
         wild = near + np.maximum(beyond - 20, 0) * wave * 0.08
         land = _KERBS[kind] * self.kerb_height + _EDGES[kind]
-        return np.asarray(land + rise + np.where(kind == Zone.TERRAIN, wild, 0.0))
+        return np.asarray(
+            land + rise + np.where(np.isin(kind, (Zone.TERRAIN, Zone.WILD)), wild, 0.0)
+        )
 
     def mesh(self) -> Mesh:
         block, ends = self.block, self._patches[:-1, :4]
@@ -100,7 +103,7 @@ class Ground:
     def _painted(self, faces: Floats, kinds: Zones) -> Mesh:
         """Give each four-cornered face [..., 4, 3] the label and material of its zone."""
         twice = np.repeat(kinds.reshape(-1), 2)
-        bay = (twice == Zone.PARKING) & (not self.paved)
+        bay = np.isin(twice, (Zone.PARKING, Zone.GRAVEL)) & (not self.paved)
         materials = np.where(bay, MATERIALS["asphalt"], _MATERIALS[twice]).astype(np.uint8)
         return surface(quads(faces), materials, _LABELS[twice])
 

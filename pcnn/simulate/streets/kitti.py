@@ -155,4 +155,4 @@ def _row(transform: Floats) -> str:
     return " ".join(f"{value:.12e}" for value in transform[:3].reshape(-1))
 
 
-KITTI = Simulator("kitti", "7", plan_kitti)
+KITTI = Simulator("kitti", "8", plan_kitti)

@@ -17,7 +17,7 @@ LOT = 15.0  # [m] depth of a parking lot
 class Zone(IntEnum):
     """Kinds of ground."""
 
-    TERRAIN, ROAD, MARKING, PARKING, SIDEWALK, GRAVEL = range(6)
+    TERRAIN, ROAD, MARKING, PARKING, SIDEWALK, GRAVEL, WILD = range(7)
 
 
 class Patch(NamedTuple):
@@ -75,7 +75,7 @@ class Plot:
     side: Side
     s0: float
     s1: float
-    use: str  # "house" | "forecourt" | "park" | "lot"
+    use: str  # "house" | "forecourt" | "park" | "wild" | "lot"
     front: float  # [m] between sidewalk and building
     drive: tuple[float, float] | None = None  # s of the driveway
 
@@ -127,8 +127,9 @@ def draw_block(
     s0, s1 = index * BLOCK_LENGTH, (index + 1) * BLOCK_LENGTH
     crossing = None
     if rng.random() < style.crossing_share * (1.0 if kind.is_built_up else 0.5 * kind.people):
-        half, walk = rng.uniform((2.6, 1.4), (4.2, 2.6)).tolist()
-        crossing = Crossing(s0 + rng.uniform(15.0, 25.0), half, half + walk)
+        half, walk = rng.uniform((2.5, 0.0), (5.6, 2.4)).tolist()
+        walk *= walk > 0.8
+        crossing = Crossing(s0 + rng.uniform(17.0, 23.0), half, half + walk)
     cut, gap = (s0 + BLOCK_LENGTH / 2, 0.0) if crossing is None else (crossing.s, crossing.reach)
     ends = [(side, a, b) for side in sides for a, b in ((s0, cut - gap), (cut + gap, s1))]
     uses = rng.choice(["house", "park", "forecourt", "lot"], len(ends), p=kind.plots).tolist()
@@ -137,6 +138,10 @@ def draw_block(
     plots = []
     for use, (side, a, b) in zip(uses, ends, strict=True):
         front = float(np.clip(rng.normal(style.front_depth + kind.front, 1.2), 0.8, 14.0))
+        if use == "park" and course.scene != "town" and rng.random() < 0.5:
+            use = "wild"  # a park that begins with knee-high plants
+        if use == "forecourt":
+            front = 2.0 * 10.0 ** rng.random()
         drive = None
         if use == "house" and rng.random() < kind.drive:
             start, wide = rng.uniform(a + 1.0, b - 7.0), rng.uniform(2.6, 5.5)
@@ -163,6 +168,9 @@ def _patches(block: Block) -> list[Patch]:
         if plot.use == "forecourt":
             ground = plot.side.span(plot.side.edge, plot.side.edge + plot.front)
             lay(Zone.GRAVEL, (plot.s0, plot.s1), ground)
+        if plot.use == "wild":
+            ground = plot.side.span(plot.side.edge + 0.3, plot.side.edge + plot.front)
+            lay(Zone.WILD, (plot.s0, plot.s1), ground)
         if plot.use == "lot":
             ground = plot.side.span(plot.side.edge + 0.6, plot.side.edge + LOT)
             lay(Zone.PARKING, (plot.s0 + 0.8, plot.s1 - 0.8), ground)
@@ -183,6 +191,11 @@ def _patches(block: Block) -> list[Patch]:
             if side.has_walk:
                 lay(Zone.SIDEWALK, walks, side.span(side.edge, WIDTH))
             lay(Zone.ROAD, road, side.span(side.kerb, WIDTH))
+            for y in (0.0, 0.25, 0.5, 0.75):  # round corners
+                more = crossing.half * (1.0 - np.sqrt(1.0 - (1.0 - y) ** 2))
+                wide = (road[0] - more, road[1] + more)
+                deep = side.kerb + y * crossing.half
+                lay(Zone.ROAD, wide, side.span(deep, deep + 0.25 * crossing.half))
             # the line at which the side street stops
             lay(Zone.MARKING, road, side.span(side.edge + 0.4, side.edge + 0.8))
     lay(Zone.ROAD, whole, (-half, half))

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from pcnn.simulate.mesh import Floats, Hits
 from pcnn.simulate.streets.materials import (
-    DARK_SHARE,
+    DARK_BELOW,
+    GRAIN,
     REMISSION,
     REMISSION_SPREAD,
     RETURN_SHARE,
@@ -63,6 +64,17 @@ def hidden(azimuth: Floats, elevation: Floats, shift: float) -> NDArray[np.bool_
         # edges are rounded: the last degree of a sector begins a degree lower
         lost |= (off < half) & (rise < below - np.maximum(off - half + 1.0, 0.0))
     return lost
+
+
+def patches(rng: np.random.Generator, points: Floats) -> Floats:
+    """A standard normal value of every place [P], alike within patches of 0.2 to 4 m."""
+    way, phase = rng.standard_normal((10, 3)), rng.uniform(0, 2 * np.pi, 10)
+    length = np.geomspace(1.0, 16.0, 10)
+    way *= 2 * np.pi / (length * np.linalg.norm(way, axis=1))[:, None]
+    value = np.zeros(len(points))
+    for (x, y, z), begin in zip(way, phase, strict=True):
+        value += np.cos(points[:, 0] * x + points[:, 1] * y + points[:, 2] * z + begin)
+    return value * np.sqrt(2 / len(way))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,10 +144,11 @@ class Lidar:
         A return is lost with the material's own share at normal incidence, more often far away and
         at grazing incidence, and always where the vehicle hides the beam. A range errs by the
         sensor's noise and by the roughness of the surface seen along the ray. Remission falls with
-        incidence and distance, and ends at zero where little light comes back.
+        incidence and distance, differs from place to place more than from return to return, and
+        ends at zero where little light comes back.
         """
         rays = len(firings.azimuth)
-        lost, dark, noise, rough, shine = *rng.random((2, rays)), *rng.standard_normal((3, rays))
+        lost, noise, rough = rng.random(rays), *rng.standard_normal((2, rays))
         chosen, material, cosine = self.settings, hits.materials, hits.cosine
         reach = np.minimum(hits.distance / chosen.max_range, 1.0)
         share = RETURN_SHARE[material] * (1 - 0.12 * chosen.dropout * reach**2)
@@ -144,22 +157,27 @@ class Lidar:
         seen &= ~hidden(firings.azimuth, firings.elevation, np.radians(chosen.blind_shift))
         # a rough surface seen at a slant spreads the range by its height over the cosine
         roughness = chosen.roughness * ROUGHNESS[material]
-        spread = np.minimum(roughness / np.maximum(cosine, 0.05), 4 * roughness)
-        distance = hits.distance + chosen.range_noise * noise + spread * rough
+        spread = roughness * rough / np.maximum(cosine, 0.06)
+        distance = hits.distance + chosen.range_noise * noise + spread
         distance += np.repeat(self.biases, AZIMUTH_STEPS)
         seen &= (distance > MIN_RANGE) & (distance < chosen.max_range)
 
         ray = seen.nonzero()[0]
         points = firings.origins[ray] + firings.directions[ray] * distance[ray, None]
         material, gain = material[ray], self.gains[ray // AZIMUTH_STEPS]
+        grain = GRAIN[material]
+        shine, dark = (
+            np.sqrt(1 - grain**2) * patches(rng, points) + grain * rng.standard_normal(len(ray))
+            for _ in range(2)
+        )
         # the unit compensates distance up to some 15 m
         far = np.exp(-((np.maximum(distance[ray] - 15.0, 0.0) / 45.0) ** 2))
         light = far * cosine[ray] / (cosine[ray] + 0.03)
         mean = REMISSION[material] * gain * chosen.remission_gain * light
-        spread = REMISSION_SPREAD[material] * np.sqrt(light) * shine[ray]
+        spread = REMISSION_SPREAD[material] * np.sqrt(light) * shine
         remission = np.clip(mean + spread - 0.10 * (1.0 - light), 0.0, 0.99)
         # dark and mirror-like surfaces send too little back to be told from nothing
-        remission[dark[ray] < DARK_SHARE[material]] = 0.0
+        remission[dark < DARK_BELOW[material]] = 0.0
         # the files hold whole millimetres and hundredths
         values = np.concatenate([np.round(points, 3), np.round(remission, 2)[:, None]], axis=1)
         return Scan(values.astype(np.float32), hits.labels[ray].astype(np.uint32))

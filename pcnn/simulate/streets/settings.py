@@ -37,15 +37,15 @@ class Scene:
 
 
 SCENES = {
-    "town": Scene(0.36, 1.0, 0.12, 0.70, 0.25, (0.33, 0.42, 0.14, 0.11), 0.2, 0.0, 0.01),
+    "town": Scene(0.40, 1.0, 0.12, 0.42, 0.25, (0.35, 0.43, 0.14, 0.08), 0.2, 0.0, 0.01),
     "suburb": Scene(
-        0.36, 0.85, 0.50, 0.30, 0.25, (0.52, 0.36, 0.03, 0.09), 0.65, 3.0, 0.06, trees=0.35
+        0.38, 0.95, 0.50, 0.20, 0.25, (0.53, 0.39, 0.03, 0.05), 0.65, 3.0, 0.06, trees=0.35
     ),
     "country": Scene(
-        0.15, 0.2, 0.6, 0.08, 0.3, (0.15, 0.80, 0.02, 0.03), 0.5, 6.0, 0.14, 0.3, 0.25, speed=1.5
+        0.14, 0.5, 0.6, 0.08, 0.3, (0.15, 0.80, 0.02, 0.03), 0.5, 6.0, 0.14, 0.3, 0.25, speed=1.5
     ),
     "highway": Scene(
-        0.13, 0.0, 1.0, 0.0, 0.0, (0.0, 1.0, 0.0, 0.0), 0.0, 0.0, 0.18, 0.0, 0.0, 2.0, 2.6, 0.35
+        0.08, 0.0, 1.0, 0.0, 0.0, (0.0, 1.0, 0.0, 0.0), 0.0, 0.0, 0.18, 0.0, 0.0, 2.0, 2.6, 0.35
     ),
 }
 
@@ -67,9 +67,10 @@ class Course:
     bend: float = drawn((0.08, 0.30), (0.14, 0.30))  # largest sideways slope of the centre line
     hill: float = drawn((0.005, 0.060), (0.020, 0.060))  # largest grade
     crown: float = drawn((0.010, 0.040))  # slope of the street down from its centre line
-    road_half_width: float = drawn((4.4, 6.2), (4.8, 6.0))
+    road_half_width: float = drawn((3.1, 7.4), (4.8, 6.0))
+    lane_share: float = drawn((0.28, 0.62), (0.47, 0.47))  # of the half width: middle of a lane
     parking_width: float = drawn((2.0, 2.5))
-    sidewalk_width: float = drawn((1.6, 4.0), (3.0, 4.2))
+    sidewalk_width: float = drawn((1.4, 4.8), (3.0, 4.2))
     kerb_height: float = drawn((0.005, 0.13), (0.05, 0.13))
     rise: float = drawn((-0.015, 0.03))  # slope of the land up from the kerb
     paved: float = drawn((0.0, 1.0))  # above a half bays are paved, not of asphalt
@@ -91,7 +92,7 @@ class Course:
     @property
     def lane(self) -> float:
         """Distance of the middle of a lane from the centre line [m]; cyclists keep to the edge."""
-        return 0.47 * self.road_half_width
+        return max((0.47 if self.median else self.lane_share) * self.road_half_width, 1.35)
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,6 @@ class Style:
     front_depth: float = drawn((2.0, 9.0), (5.0, 9.0))  # mean from sidewalk to buildings
     building_height: float = drawn((5.5, 14.0), (8.0, 13.0))
     crossing_share: float = drawn((0.25, 0.60))
-    park_share: float = drawn((0.30, 0.65))  # plots without a building
-    forecourt_share: float = drawn((0.10, 0.22))
     fence_share: float = drawn((0.15, 0.35))
     hedge_share: float = drawn((0.35, 0.50))
     tree_share: float = drawn((0.50, 1.00))  # sidewalks with trees
@@ -114,6 +113,7 @@ class Style:
     presence: float = drawn((0.55, 0.90), (0.90, 1.0))  # of blocks that hold each rarer thing
     person_count: float = drawn((2.0, 6.0))
     bicycle_count: float = drawn((2.0, 4.0))
+    stray_count: float = drawn((1.0, 2.6))  # rarer things a plot, anywhere, turned anyhow
 
 
 @dataclass(frozen=True)

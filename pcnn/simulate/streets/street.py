@@ -46,7 +46,7 @@ class Street:
         kind = drawn.kind
         self.settings = course = replace(
             drawn,
-            road_half_width=drawn.road_half_width * kind.wide,
+            road_half_width=max(drawn.road_half_width * kind.wide, 6.0 * drawn.median),
             ego_speed=drawn.ego_speed * kind.speed,
             oncoming_speed=drawn.oncoming_speed * kind.speed,
         )

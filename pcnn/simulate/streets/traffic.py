@@ -45,13 +45,13 @@ def block_traffic(site: Site) -> list[Mover]:
     # one speed a lane keeps the vehicles of a lane apart for ever
     for offset in (10.0, 30.0):
         kinds = ["car", "motorcyclist", "truck", "other_vehicle", ""]
-        kind = str(rng.choice(kinds, p=[0.50, 0.14, 0.07, 0.07, 0.22]))
+        kind = str(rng.choice(kinds, p=[0.50, 0.11, 0.08, 0.07, 0.24]))
         if kind:
             s = block.s0 + offset + rng.uniform(-3, 3)
             movers.append(Mover(moving(rng, kind), s, course.lane, -course.oncoming_speed))
     if course.median:  # the outer lanes
         for way, speed in ((1.0, -0.9 * course.oncoming_speed), (-1.0, 0.9 * course.ego_speed)):
-            kind = str(rng.choice(["car", "truck", ""], p=[0.45, 0.2, 0.35]))
+            kind = str(rng.choice(["car", "truck", ""], p=[0.5, 0.1, 0.4]))
             if kind:
                 d, s = way * 0.78 * course.road_half_width, block.s0 + rng.uniform(6, 34)
                 movers.append(Mover(moving(rng, kind), s, d, speed))
