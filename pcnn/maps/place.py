@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -93,6 +94,7 @@ def _launch(parts: Sequence[Part], device: torch.device) -> None:
         cuda.module("place.cu", device).launch("place", block, parts=packed, n=len(packed))
 
 
+@functools.cache
 def pattern_of(value: float, dtype: torch.dtype) -> tuple[int, int]:
     """A number as two words of memory: once, or twice if it has 32 bits."""
     code = _PATTERNS[dtype.itemsize, dtype.is_floating_point]

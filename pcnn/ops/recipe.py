@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -43,13 +44,7 @@ class PlannedMap:
 
     def layouts(self, backward: bool) -> Wanted:
         """Layouts that are read, by (name, whether of the transposed map)."""
-        found: set[tuple[str, bool]] = set()
-        for flipped, forward, again, transposed in self.uses:
-            found.update((name, flipped) for name in forward)
-            if backward:
-                found.update((name, flipped) for name in again)
-                found.update((name, not flipped) for name in transposed)
-        return tuple(sorted(found, key=lambda key: (key[1], key[0])))
+        return _layouts_of(self.uses, backward)
 
 
 @dataclass(frozen=True)
@@ -67,6 +62,17 @@ class Recipe:
             above = found[parent]
             found.append(None if above is None else above.level(kernel, direction == "down"))
         return found
+
+
+@functools.cache  # asked for every map of every step
+def _layouts_of(uses: frozenset[LayoutUse], backward: bool) -> Wanted:
+    found: set[tuple[str, bool]] = set()
+    for flipped, forward, again, transposed in uses:
+        found.update((name, flipped) for name in forward)
+        if backward:
+            found.update((name, flipped) for name in again)
+            found.update((name, not flipped) for name in transposed)
+    return tuple(sorted(found, key=lambda key: (key[1], key[0])))
 
 
 class NetworkPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -195,9 +196,13 @@ def _sorted(
     downsampling: str,
     stride: Triple = (1, 1, 1),
 ) -> VoxelGrid:
-    plan = DevicePlan(Recipe((), ()), stride, downsampling)
-    grid: VoxelGrid = plan.exact(cells, batch_size, False)[0][0]
+    grid: VoxelGrid = _sort(stride, downsampling).exact(cells, batch_size, False)[0][0]
     return grid
+
+
+@functools.cache  # it knows how many passes the last cloud took
+def _sort(stride: Triple, downsampling: str) -> DevicePlan:
+    return DevicePlan(Recipe((), ()), stride, downsampling)
 
 
 def _narrow_cells(cells: Tensor, batch: Tensor | None, stride: Triple) -> Tensor:
