@@ -194,10 +194,7 @@ class NetworkTask(L.LightningModule):
         total = int(self.trainer.estimated_stepping_batches)
         with named_after("task.scheduler", getattr(self.make_scheduler, "keywords", None)):
             schedule = self.make_scheduler(optimizer, total_steps=total)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
-        }
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
 def parameter_groups(

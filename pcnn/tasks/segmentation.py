@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pcnn.errors import NotFiniteError, RunWarning
+from pcnn.losses import CrossEntropy
 from pcnn.metrics import iou, miou_official, summary
 from pcnn.metrics.confusion import ConfusionMatrix
 from pcnn.tasks.meters import Meters
@@ -50,6 +51,10 @@ class SegmentationTask(NetworkTask):
     ) -> None:
         settings = decay_norms_and_biases, prefetch_maps, cuda_graphs
         super().__init__(net, optimizer, scheduler, *settings)
+        for part in loss.modules():
+            weight = part.weight if isinstance(part, CrossEntropy) else None
+            if weight is not None and len(weight) != len(class_names):
+                raise ValueError(f"loss: {len(weight)} weights for {len(class_names)} classes")
         self.loss = loss
         self.class_names = tuple(class_names)
         self.ignore_index = ignore_index

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.errors import NotFiniteError, UserError
-from pcnn.losses import CrossEntropy
+from pcnn.losses import CrossEntropy, WeightedSum
 from pcnn.tasks import SegmentationTask
 from pcnn.tasks.schedules import constant
 from tests.tasks.quiet import Lookup, loader, trainer_for
@@ -32,10 +33,16 @@ def batch_of(logits: Tensor, inverse: Tensor, labels: Tensor, points: list[Tenso
     )
 
 
-def task() -> SegmentationTask:
-    return SegmentationTask(
-        Lookup(), NAMES, CrossEntropy(), partial(torch.optim.SGD, lr=0.5), constant
-    )
+def task(loss: nn.Module | None = None) -> SegmentationTask:
+    optimizer = partial(torch.optim.SGD, lr=0.5)
+    return SegmentationTask(Lookup(), NAMES, loss or CrossEntropy(), optimizer, constant)
+
+
+def test_weights_are_of_the_classes() -> None:
+    for weight, fits in ([1.0, 0.5, 2.0], True), ([1.0, 2.0], False):
+        for loss in CrossEntropy(weight), WeightedSum([CrossEntropy(weight)]):
+            with nullcontext() if fits else pytest.raises(ValueError, match="loss"):
+                task(loss)
 
 
 def sure_of(classes: list[int]) -> Tensor:
