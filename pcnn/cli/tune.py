@@ -71,6 +71,7 @@ def tuned(
 
     from pcnn.console import Console
     from pcnn.experiment import build, networks
+    from pcnn.experiment.run import describe_data
     from pcnn.runtime.tuning import tune
 
     networks.check_engine(cfg, device)
@@ -79,11 +80,12 @@ def tuned(
     loader = data.train_dataloader() if backward else data.val_dataloader()
     batches = list(islice(loader or data.train_dataloader(), options.samples))
     torch.manual_seed(cfg.seed)
-    net = networks.network(cfg, int(data.in_channels), len(data.class_names))
+    task: Any = build.task(describe_data(cfg, data))
     dtype, context = in_precision(precision, device)
-    net = net.to(device, dtype)
+    net = task.net.to(device, dtype)
     with context:
-        layers = tune(net, batches, options.samples, backward)
+        given = [x for batch in batches for x in task.inputs(batch)]  # both clouds of a pair
+        layers = tune(net, given, options.samples, backward)
         for layer in layers:
             console.say(layer)
     told = counted(len(layers), "layer") if layers else "no layer"

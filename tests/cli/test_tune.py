@@ -13,6 +13,7 @@ from pcnn.nn.conv import convolutions
 from pcnn.ops.engine_settings import AutoSettings
 from pcnn.runtime import tuning
 from tests.cli.invoking import invoke
+from tests.datasets.registration.training_sets import write_predator
 from tests.experiment.command import REPOSITORY
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
@@ -49,6 +50,15 @@ def test_a_network_is_tuned(
     net = networks.network(cfg, 4, 19)
     for name, layer in convolutions(net).items():
         assert layer.engine.blocks == (GemmBlocks(64) if name in written else None), name
+
+
+def test_a_network_of_pairs_is_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_predator(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(AutoSettings, "candidates", lambda *_: iter([]))
+    words = "model=resunet", "model.width=0.125", "dataset=threedmatch", "trainer=cpu"
+    own = f"dataset.root={tmp_path}", "dataset.num_workers=0", "dataset.voxel_size=0.1"
+    assert "no layer quicker" in run(*words, *own, "--samples", "1", "--backward")
 
 
 def test_mistakes_are_named() -> None:
