@@ -87,33 +87,20 @@ def profile(options: ProfileOptions) -> None:
 
 def measured(options: ProfileOptions, folder: Path) -> Any:
     """Train so many steps in a folder of their own; returns the callback that looked at them."""
-    import lightning
-
     from pcnn.datamodules.batch_stream import AHEAD
-    from pcnn.experiment import build, networks
-    from pcnn.experiment.build import on_this_machine
-    from pcnn.experiment.run import describe_data, quieten
+    from pcnn.experiment import build
+    from pcnn.experiment.run import settled, trainer_of
     from pcnn.runtime.step_profile import StepProfile
 
-    quieten()
     logged = any(word.startswith("logger=") for word in options.overrides)
     quiet = [] if logged else ["logger=[csv]"]
-    cfg = composed([*options.overrides, *quiet], options.conf)
-    lightning.seed_everything(cfg.seed, workers=True, verbose=False)
-    cfg, device, _ = on_this_machine(cfg, folder)
-    networks.check_engine(cfg, device)
-    module: Any = build.data(cfg)
-    cfg = describe_data(cfg, module)
+    cfg, module, _ = settled(composed([*options.overrides, *quiet], options.conf), folder)
     steps = options.steps or max(30, 8 * AHEAD * module.workers)
     found = StepProfile(options.warm_up, steps, options.traced, options.trace)
     still = {"enable_progress_bar": False, "enable_model_summary": False, "limit_val_batches": 0}
     cfg.trainer.update(max_steps=found.total, **still)
-    known = {key: list(cfg.data[key]) for key in ("class_names", "colors") if key in cfg.data}
-    given = {"run_folder": folder, "config": {}, "source": cfg.data.source, **known}
-    callbacks = [*build.beside("callbacks", cfg, folder, given), found]
-    trainer = build.trainer(cfg, folder, callbacks, build.beside("logger", cfg, folder, given))
+    trainer = trainer_of(cfg, folder, module, found)
     trainer.profiler = found.ranges  # type: ignore[attr-defined]  # set where mypy cannot see it
-    module.trainer = trainer  # whose devices share the cores of the machine
     trainer.fit(build.task(cfg), module)
     return found
 

@@ -12,6 +12,7 @@ from typing import Any
 import lightning as L
 import torch
 from hydra.core.hydra_config import HydraConfig
+from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks import StopOnSignal, StopSignals
@@ -126,14 +127,8 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
 
 def execute(run: Run, stop: StopSignals) -> float | None:
     """Build everything, then fit, evaluate and record."""
-    quieten()
     console = Console(quiet=rank() != 0)
-    L.seed_everything(run.cfg.seed, workers=True, verbose=False)
-    # a device that is not there, or that the engine does not serve, shows before data is made
-    cfg, device, said = build.on_this_machine(run.cfg, run.folder)
-    networks.check_engine(cfg, device)
-    datamodule = build.data(cfg)
-    cfg = describe_data(cfg, datamodule)
+    cfg, datamodule, said = settled(run.cfg, run.folder)
     task = build.task(cfg)
     if cfg.ckpt_path is not None:
         check_fit(cfg)
@@ -142,25 +137,39 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     if rank() == 0:
         run_folder.record(run.folder, cfg, run.resumed)
         tell_other_ranks(run.folder)
-    given = {
-        "run_folder": run.folder,
-        "config": run_folder.recorded(cfg),
-        "source": cfg.data.source,
-        **{key: list(cfg.data[key]) for key in ("class_names", "colors") if key in cfg.data},
-    }
-    callbacks = build.beside("callbacks", cfg, run.folder, given)
-    callbacks.append(StopOnSignal(stop))
-    loggers = build.beside("logger", cfg, run.folder, given)
-    trainer = build.trainer(cfg, run.folder, callbacks, loggers)
-    datamodule.trainer = trainer  # whose devices share the cores of the machine
+    trainer = trainer_of(cfg, run.folder, datamodule, StopOnSignal(stop))
     report.say_begin(console, cfg, run.folder, task)
-    workers: int = datamodule.workers  # type: ignore[attr-defined]  # of every one here
-    for line in [*said, f"loading: {counted(workers, 'worker')}"]:
+    for line in [*said, f"loading: {counted(datamodule.workers, 'worker')}"]:
         console.say(line)
     try:
         return fit_and_evaluate(replace(run, cfg=cfg), trainer, task, datamodule, stop)
     finally:
-        finish(loggers)
+        finish(trainer.loggers)
+
+
+def settled(cfg: DictConfig, folder: Path) -> tuple[DictConfig, Any, list[str]]:
+    """The configuration with what machine and data decide, the data, and lines that tell of it."""
+    quieten()
+    L.seed_everything(cfg.seed, workers=True, verbose=False)
+    # a device that is not there, or that the engine does not serve, shows before data is made
+    cfg, device, said = build.on_this_machine(cfg, folder)
+    networks.check_engine(cfg, device)
+    datamodule = build.data(cfg)
+    return describe_data(cfg, datamodule), datamodule, said
+
+
+def trainer_of(cfg: DictConfig, folder: Path, datamodule: Any, *more: Callback) -> L.Trainer:
+    """The trainer of a settled configuration, with its callbacks, some more, and its loggers."""
+    given = {
+        "run_folder": folder,
+        "config": run_folder.recorded(cfg),
+        "source": cfg.data.source,
+        **{key: list(cfg.data[key]) for key in ("class_names", "colors") if key in cfg.data},
+    }
+    callbacks = [*build.beside("callbacks", cfg, folder, given), *more]
+    trainer = build.trainer(cfg, folder, callbacks, build.beside("logger", cfg, folder, given))
+    datamodule.trainer = trainer  # whose devices share the cores of the machine
+    return trainer
 
 
 def fit_and_evaluate(
