@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 class CloudCache:

@@ -71,7 +71,7 @@ class Drawing {
     const geometry = new THREE.BufferGeometry();
     geometry.setAttribute("position", new THREE.BufferAttribute(new Float32Array(3), 3));
     const marker = new THREE.Points(geometry);
-    const size = 11 * devicePixelRatio, color = isDark() ? 0xffffff : 0x000000;
+    const size = 11 * devicePixelRatio, color = dark.matches ? 0xffffff : 0x000000;
     marker.material.setValues({ color, size, sizeAttenuation: false, depthTest: false });
     marker.renderOrder = 1;
     marker.visible = false;

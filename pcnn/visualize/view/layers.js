@@ -26,8 +26,7 @@ function layersOf(scene) {
 }
 
 function heights(cloud) {
-  const { places } = cloud.arrays;
-  const found = new Float32Array(cloud.count);
+  const { places } = cloud.arrays, found = new Float32Array(cloud.count);
   for (let at = 0; at < cloud.count; at++) found[at] = places[3 * at + 2] + cloud.origin[2];
   return found;
 }
@@ -82,7 +81,7 @@ function scalarLayer(scene, name, valuesOf) {
 /** From a share of a scale to its colour's place, among those that stand out from the ground. */
 function scaleOf({ map }) {
   const last = map.length / 3 - 1;
-  const [first, span] = isDark() ? [0.18, 0.82] : [0, 0.9];
+  const [first, span] = dark.matches ? [0.18, 0.82] : [0, 0.9];
   return (share) => 3 * Math.round(last * (first + Math.min(Math.max(share, 0), 1) * span));
 }
 

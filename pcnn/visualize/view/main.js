@@ -1,6 +1,6 @@
 // The page: what was drawn, chosen and picked, and what mouse, touch and keys do.
 
-const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+const dark = matchMedia("(prefers-color-scheme: dark)");
 
 function refuse(text) {
   element("message").textContent = text;
@@ -59,6 +59,7 @@ function start() {
     pick(null);
     drawing.draw();
   };
+  dark.addEventListener("change", show);
   showClouds(scene, show, pose);
   showLayers(layers, layer, choose);
   pose(true);
