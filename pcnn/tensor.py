@@ -206,9 +206,7 @@ class SparseTensor:
         return self.features[self.geometry.point_rows()]
 
     def dense(
-        self,
-        shape: int | Sequence[int] | None = None,
-        min_coord: int | Sequence[int] | None = None,
+        self, shape: int | Sequence[int] | None = None, min_coord: int | Sequence[int] | None = None
     ) -> Tensor:
         """Features of voxels as a dense volume ``[B, C, X, Y, Z]``, channels last in memory.
 
@@ -294,6 +292,8 @@ def check_same_sites(*tensors: SparseTensor) -> None:
     if not tensors:
         raise ValueError("needs at least one sparse tensor")
     for position, tensor in enumerate(tensors):
+        if not isinstance(tensor, SparseTensor):
+            raise TypeError(f"argument {position} is a {type(tensor).__name__}, no SparseTensor")
         if tensor.geometry is not tensors[0].geometry:
             raise ValueError(
                 f"tensor {position} lives on another geometry than tensor 0 ({tensor.geometry.rows}"

@@ -240,12 +240,17 @@ NN: list[Row] = [
         for given in (torch.ones(4, 2), ARRAY)
     ),
     (lambda: Conv3d(4, 4, 3, groups=3), V, "groups"),
+    *(
+        (lambda size=size: Conv3d(4, 4, size), V, "kernel_size must be one integer or three")
+        for size in (2.5, (3, 3, 2.5), "same", "333", (3, 3), None, np.float64(3), torch.ones(3))
+    ),
     (lambda: Conv3d(0, 4, 3), V, "channels"),
     (lambda: ConvTranspose3d(2, 2, 2, 2)(points()), V, "cannot generate native points"),
     (lambda: SparseConv3d(2, 1, 3)(points()), T, "PointSet"),
     (lambda: Conv3d(2, 2, 2, 2)(points(), grid()), V, "from a PointSet to a VoxelGrid"),
     (lambda: normalize(nn.SyncBatchNorm(3), torch.zeros(4, 3), FEW[:1]), V, "spare rows"),
     (lambda: cat(), V, "at least one"),
+    (lambda: cat([sites(), sites()]), T, "argument 0 is a list"),  # type: ignore[arg-type]
 ]
 TENSOR: list[Row] = [
     *(
@@ -292,12 +297,15 @@ def test_points_and_cells_may_be_arrays(given: Callable[[np.ndarray], np.ndarray
     random = np.random.default_rng(0)
     points, features = (random.random((20, n)).astype(np.float32) for n in (3, 2))
     batch, cells = random.integers(0, 2, 20), np.floor(points * 4)
+    wide = random.integers(0, 9, (20, 3)) + 65526  # of which torch knows little if unsigned
     for make, places in (
         (partial(pcnn.voxelize, voxel_size=0.2), points),
         (partial(pcnn.native_points, voxel_size=0.2), points),
         (from_coordinates, cells),
+        *((from_coordinates, wide.astype(kind)) for kind in (np.uint16, np.uint32)),
     ):
         found = make(*(given(one) for one in (places, features, batch)))
-        expected = make(*(torch.from_numpy(one) for one in (places, features, batch)))
+        ours = places.astype(np.int64) if places.dtype.kind == "u" else places
+        expected = make(*(torch.from_numpy(one) for one in (ours, features, batch)))
         assert torch.equal(found.coords, expected.coords)
         assert torch.equal(found.features, expected.features)

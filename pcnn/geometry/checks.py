@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 
 import numpy as np
 import torch
@@ -64,7 +65,7 @@ def check_batch(batch: Tensor, rows: int) -> None:
 
 def clouds_of(first: int, last: int, batch_size: int | None) -> int:
     """Number of clouds of batch indices, or the one given; refuses those that do not fit it."""
-    clouds = last + 1 if batch_size is None else batch_size
+    clouds = last + 1 if batch_size is None else index(batch_size)
     if first < 0 or last >= clouds:
         raise ValueError(f"batch indices {first}..{last} do not fit {clouds} clouds")
     if not 1 <= clouds <= MAX_BATCH:
@@ -119,7 +120,9 @@ def check_on_stride(cells: Tensor, stride: Triple) -> None:
 def as_tensor(values: Tensor | np.ndarray, name: str) -> Tensor:
     """A tensor of an array of numbers, which it shares where torch can; a tensor passes."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-        native = values.astype(values.dtype.newbyteorder("="), copy=not values.flags.writeable)
+        # torch has few operations on unsigned numbers of more than eight bits
+        kind = np.int64 if values.dtype.str[1:] in ("u2", "u4") else values.dtype.newbyteorder("=")
+        native = values.astype(kind, copy=not values.flags.writeable)
         return torch.from_numpy(np.ascontiguousarray(native))
     require_tensors(**{name: values})
     assert isinstance(values, Tensor)
@@ -131,6 +134,5 @@ def require_tensors(**arguments: object) -> None:
     for name, value in arguments.items():
         if value is not None and not isinstance(value, Tensor):
             make = "torch.from_numpy" if isinstance(value, np.ndarray) else "torch.as_tensor"
-            kind = f"{type(value).__module__}.{type(value).__qualname__}"
-            kind = kind.removeprefix("builtins.")
+            kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
             raise TypeError(f"{name} must be a torch.Tensor, got {kind}; pass {make}({name})")

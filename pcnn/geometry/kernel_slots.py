@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from operator import index
 from typing import Any
 
 from pcnn.geometry.packing import SHIFTS, delta
@@ -23,7 +24,11 @@ Triple = tuple[int, int, int]
 
 def triple(value: int | Sequence[int], name: str, minimum: int) -> Triple:
     """Return ``value`` as one integer per axis (x, y, z)."""
-    values = (value,) * 3 if isinstance(value, int) else tuple(int(v) for v in value)
+    plain = value.tolist() if hasattr(value, "tolist") else value  # of NumPy and of torch
+    try:
+        values = tuple(map(index, plain if isinstance(plain, Sequence) else (plain,) * 3))
+    except TypeError:
+        values = ()
     if len(values) != 3:
         raise ValueError(f"{name} must be one integer or three (x, y, z), got {value!r}")
     if min(values) < minimum:

@@ -270,11 +270,7 @@ def point_set_of(
 
 
 def _sorted(
-    points: Tensor,
-    batch: Tensor | None,
-    batch_size: int | None,
-    sizes: Sizes,
-    memory: float | None,
+    points: Tensor, batch: Tensor | None, batch_size: int | None, sizes: Sizes, memory: float | None
 ) -> PointSet:
     device = points.device
     if batch is None:

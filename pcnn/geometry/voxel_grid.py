@@ -120,9 +120,7 @@ class VoxelGrid(Geometry):
         return self
 
     def dilated(
-        self,
-        kernel: Kernel,
-        derive: Callable[[VoxelGrid, Kernel], VoxelGrid] | None = None,
+        self, kernel: Kernel, derive: Callable[[VoxelGrid, Kernel], VoxelGrid] | None = None
     ) -> VoxelGrid:
         """See `Geometry.dilated`; the sites are kept as a level."""
         if kernel.is_strided:

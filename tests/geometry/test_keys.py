@@ -73,6 +73,7 @@ def test_odd_windows_are_centred_as_far_as_they_cover_their_cell_and_even_ones_a
     size: int, stride: int, dilation: int, padding: int
 ) -> None:
     assert Kernel.of(size, stride, dilation).padding == (padding,) * 3
+    assert Kernel.of(np.int64(size), torch.tensor(stride)).size == (size,) * 3
     assert Kernel.of((size, 3, 2), (stride, 1, 2), (dilation, 1, 1)).padding == (padding, 1, 0)
 
 
