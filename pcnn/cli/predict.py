@@ -40,9 +40,9 @@ class PredictCommand(PredictOptions):
 def predict(options: PredictCommand) -> None:
     """Label every point of clouds; write labels, a coloured .ply and a page of each.
 
-    Labels are those of the data the network was trained on, in the format of the cloud: .las, .laz,
-    .ply and .pcd whole; of .bin files, and by networks of SemanticKITTI, NAME.label with a word a
-    point; of others NAME_label.npy. The coloured cloud is NAME.ply, or NAME_classes.ply beside a
+    Labels are those of the data the network was trained on, in the format of the cloud: .las, .laz
+    and .ply whole; of .bin files, and by networks of SemanticKITTI, NAME.label with a word a point;
+    of others NAME_label.npy. The coloured cloud is NAME.ply, or NAME_classes.ply beside a
     labelled .ply. The confidence of every point, 0..1, is a property of clouds, and
     NAME_confidence.npy beside labels alone.
 

@@ -49,6 +49,7 @@ class Segmenters:
 
     def __post_init__(self) -> None:
         self._reading(Reading())  # which refuses what no file can have
+        self.device = device_of(self.options.device)
 
     def label(
         self,
@@ -67,8 +68,7 @@ class Segmenters:
         """The network of a name or a checkpoint."""
         path, given = weights_file(name), self.options
         if path not in self._loaded:
-            device = device_of(given.device)
-            self._loaded[path] = Predictor.load(path, device, given.allow_targets)
+            self._loaded[path] = Predictor.load(path, self.device, given.allow_targets)
         return self._loaded[path]
 
     def _suited(self, opened: Callable[[Reading], PartedCloud]) -> tuple[Predictor, list[str]]:

@@ -78,6 +78,8 @@ def test_without_a_checkpoint(kitti: Path, tmp_path: Path) -> None:
         assert str(tmp_path / "named" / path) in text
     for refused in ((kitti, "--model", "seg_rooms"), (kitti,)):
         assert "name" in invoke("predict", *refused, code=2)
+    for device in ("tpu", "cuda:99"):
+        assert device in run(*words, "--device", device, code=2)
 
 
 @pytest.mark.usefixtures("nothing_ships")
