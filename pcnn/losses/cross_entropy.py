@@ -83,11 +83,11 @@ def inverse_log_frequency(counts: Sequence[int] | Tensor, offset: float = 1.02) 
 
     Source: Paszke et al., "ENet", 2016, section 5.2 (c = 1.02).
     """
-    if offset <= 1:
+    if not offset > 1:
         raise ValueError(f"offset={offset}: above 1, an unseen class gets 1 / ln(offset)")
     points = torch.as_tensor(counts, dtype=torch.float64)
-    if points.ndim != 1 or bool((points < 0).any()) or float(points.sum()) <= 0:
-        raise ValueError(f"counts={points.tolist()}: none negative, and at least one point")
+    if points.ndim != 1 or bool((points < 0).any()) or not 0 < float(points.sum()) < torch.inf:
+        raise ValueError(f"counts={points.tolist()}: finite, none negative, at least one point")
     return (1 / torch.log(offset + points / points.sum())).float()
 
 

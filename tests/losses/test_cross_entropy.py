@@ -49,7 +49,7 @@ def test_inverse_log_frequency():
     weights = inverse_log_frequency([900, 100, 0])
     expected = 1 / torch.log(torch.tensor([1.92, 1.12, 1.02]))
     torch.testing.assert_close(weights, expected)
-    for bad in ([], [0, 0], [-1, 2]):
+    for bad in ([], [0, 0], [-1, 2], [float("nan"), 2], [float("inf"), 2]):
         with pytest.raises(ValueError, match="counts"):
             inverse_log_frequency(bad)
     with pytest.raises(ValueError, match="offset"):
