@@ -12,7 +12,7 @@ import typer
 from pcnn.cli.app import ARGUMENT, refusing
 from pcnn.cli.options import filled
 from pcnn.experiment.options import PredictOptions
-from pcnn.messages import counted
+from pcnn.messages import counted, say
 
 #: Clouds up to which each has a page without being asked for: a page takes some MB.
 _VIEWED = 10
@@ -106,7 +106,11 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
         if path.is_dir():
             files = sorted(path.rglob("*"))
             clouds = without_label_files(c for c in files if is_cloud_file(c))
-            clouds = clouds or [file for file in files if file.suffix.lower() in TEXTS]
+            texts = [file for file in files if file.suffix.lower() in TEXTS]
+            if clouds and texts:  # they may be anything
+                passed = counted(len(texts), "text")
+                say(f"{path}: {passed} beside other clouds passed over, name those that are clouds")
+            clouds = clouds or texts
             if path.resolve() in results.parents:  # results of a run before
                 clouds = [c for c in clouds if results not in Path(realpath(c)).parents]
             if not clouds:

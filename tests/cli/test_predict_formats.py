@@ -46,6 +46,7 @@ def test_results_lie_beside_a_cloud_or_in_it_and_are_those_of_memory(
     np.testing.assert_array_equal(in_memory.labels, wanted)
     np.savetxt(source / "bare.txt", points, "%.9g")
     np.testing.assert_array_equal(pcnn.predict(source / "bare.txt", kitti).labels, wanted)
+    assert "1 text" in run(kitti, source, "--out", tmp_path / "of the folder", "--no-ply")
 
 
 @pytest.fixture
