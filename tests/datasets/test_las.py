@@ -40,6 +40,17 @@ def test_las_files_keep_their_millimetres(
         np.testing.assert_allclose(cloud.features[0, 1:], [1.0, 0.2, 0.0], rtol=1e-6)
 
 
+@pytest.mark.parametrize(("kind", "full"), [("u1", 255), ("f4", 1), ("u2", 65535)])
+def test_further_columns_may_be_colours(kind: str, full: int, tmp_path: Path) -> None:
+    written = write_las(tmp_path / "a.las", 40, 6)
+    for name, share in (("red", 1), ("green", 0.2), ("blue", 0)):
+        written.add_extra_dim(laspy.ExtraBytesParams(name, kind))
+        written[name] = np.full(40, share * full, kind)
+    written.write(tmp_path / "a.las")
+    cloud = read_points(tmp_path / "a.las", reading=Reading(centred=True))
+    np.testing.assert_allclose(cloud.features[0, 1:], [1.0, 0.2, 0.0], rtol=1e-6)
+
+
 @pytest.mark.parametrize("program", ["import os; os.abort()", "while True: pass", "print('{')"])
 def test_a_library_that_breaks_costs_one_file(
     program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

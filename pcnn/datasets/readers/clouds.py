@@ -122,10 +122,9 @@ class Reading:
         if values is None:
             filled = find_name(name, self.fill)
             if filled is None:
-                there = ", ".join(table.values)[:200] or "none"
-                held = f"no channel {name!r}; the file has {there}"
-                given = f"--fill {name}=0, dataset.fill={{{name}: 0}}"
-                raise FileError(table.path, f"{held} (one number for all points: {given})")
+                held = ", ".join(table.values)[:200] or "none"
+                given = f"one number for all points: --fill {name}=0, dataset.fill={{{name}: 0}}"
+                raise FileError(table.path, f"no channel {name!r}; the file has {held} ({given})")
             return np.full(len(table), self.fill[filled], dtype=np.float32)
         if values.ndim != 1:
             raise FileError(table.path, f"{name} holds several numbers a point")
@@ -150,7 +149,7 @@ def read_columns(path: Path, reading: Reading = _PLAIN, *further: str) -> Column
     suffix = path.suffix.lower()
     with named(path, f"{suffix} file"):
         if not path.is_file():
-            raise MissingFileError(path, "no such file")
+            raise MissingFileError(path, "is a folder" if path.is_dir() else "no such file")
         if suffix in las.SUFFIXES:
             return las.read_las(path, (*reading.wanted, "classification", *further))
         if suffix not in formats.READERS:

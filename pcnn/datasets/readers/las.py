@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from pcnn.datasets.readers.columns import PART, Columns, also_called
+from pcnn.datasets.readers.columns import COLORS, PART, Columns, also_called, full_color, meant
 from pcnn.errors import FileError, MissingPackageError
 from pcnn.files.bounded import forget_pages
 from pcnn.files.whole_file import whole_file
@@ -47,7 +47,9 @@ def read_las(path: Path, wanted: Sequence[str]) -> Columns:
         rows = np.load(held.name, mmap_mode="r")
     values = {name: rows[name] for name in rows.dtype.names if name != "places"}
     labels = values.get("classification")
-    return Columns(path, rows["places"], values, labels, FULL, in_map=True, color_max=FULL)
+    words = all(one.dtype == np.uint16 for name, one in values.items() if meant(name) in COLORS)
+    top = FULL if words else full_color(values)  # of further columns that are called so
+    return Columns(path, rows["places"], values, labels, FULL, in_map=True, color_max=top)
 
 
 def _child(path: Path, out: IO[bytes], **request: Any) -> None:

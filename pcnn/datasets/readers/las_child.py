@@ -87,9 +87,10 @@ def _read(reader: Any, wanted: list[list[str]], out: BinaryIO) -> None:
     none = laspy.ScaleAwarePointRecord.zeros(0, header=header)
     kind = np.dtype([("places", "<f8", (3,)), *((n, np.asarray(none[n]).dtype) for n in names)])
     times = 1
-    if set(_COLORS) & set(names) and header.point_count:  # many programs write them with eight bits
+    colors = set(_COLORS) & set(header.point_format.standard_dimension_names)
+    if colors & set(names) and header.point_count:  # many programs write them with eight bits
         parts = reader.chunk_iterator(_PART)
-        tops = [int(points[n].max(initial=0)) for points in parts for n in _COLORS]
+        tops = [int(points[n].max(initial=0)) for points in parts for n in colors]
         times = _FULL // 255 if max(tops) <= 255 else 1
         reader.seek(0)
     shape = (header.point_count,)
@@ -100,7 +101,7 @@ def _read(reader: Any, wanted: list[list[str]], out: BinaryIO) -> None:
         records = np.empty(len(points), kind)
         records["places"] = np.stack([points.x, points.y, points.z], axis=1)
         for name in names:
-            records[name] = np.asarray(points[name]) * (times if name in _COLORS else 1)
+            records[name] = np.asarray(points[name]) * (times if name in colors else 1)
         out.write(records.data)
         count += len(records)
     if count != header.point_count:
