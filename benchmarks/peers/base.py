@@ -100,12 +100,6 @@ class Peer(ABC):
             sites = "reached" if self.reaches else "floor"
             raise ValueError(f"{self.name} has other output sites; give --sites {sites}")
 
-    def require_centred(self, kernel: Kernel) -> None:
-        """Refuse a kernel with another padding than that of packages which know none."""
-        axes = zip(kernel.size, kernel.dilation, kernel.padding, strict=True)
-        if not all(p == (d * (k // 2) if k % 2 else 0) for k, d, p in axes):
-            raise ValueError(f"{self.name} centres kernels, one of ours has {kernel.padding}")
-
 
 @dataclass(eq=False)
 class BoxedSites:
