@@ -126,7 +126,7 @@ def curve(found: dict[str, Any]) -> list[list[str]]:
 
 def simulation(found: dict[str, Any]) -> list[list[str]]:
     rows = [["sequence", "points", "right", "mean IoU, 19", "over those present", "calibration"]]
-    run = found["runs"]["version_5"]
+    run = found["runs"]["version_6"]
     names = sorted({name[:2] for name in run["single"]["counts"]})
     sets = [(name, [name]) for name in names]
     for title, places in [*sets, ("the six held", HELD), ("all", names)]:
@@ -139,7 +139,7 @@ def simulation(found: dict[str, Any]) -> list[list[str]]:
 
 def classes(found: dict[str, Any]) -> list[list[str]]:
     rows = [["IoU %", "held six", "08", "08, 100 scans from `seg_streets`", "08, from nothing"]]
-    alone = found["runs"]["version_5"]
+    alone = found["runs"]["version_6"]
     columns = [[stacked(alone, "single", places=own).sum(0)] for own in (HELD, ["08"])]
     for start in ("streets_100", "nothing_100"):
         columns.append([stacked(run, "turns").sum(0) for run in of(found, start)])
