@@ -65,7 +65,7 @@ class Place:
         self.memory, self._run, self._modes = memory, run, modes
         self.output: Any = None
         self.fixed: FixedOutput
-        self.graphs: tuple[Work, Work]
+        self.graphs: tuple[Work, ...]
         self.host: Tensor | None = None  # page-locked, for the report of a plan
 
     def forward(self) -> None:
@@ -230,15 +230,15 @@ class Graphs:
     def _holds(self) -> bool:
         return self._kept is not None and self._kept.holds()
 
-    def _captured(self, place: Place, item: Any, first: Work, second: Work) -> None:
-        """Capture two functions behind runs outside, where what is missing is compiled."""
+    def _captured(self, place: Place, item: Any, *works: Work) -> None:
+        """Capture functions behind runs outside, where what is missing is compiled."""
         stream = getattr(self._capture, "stream", None)
         try:
             with aside(stream, self._device):
                 place.memory.take(item)
-                for work in (first, second, first, second):
+                for work in works + works:
                     work()
-            place.graphs = self._capture(first), self._capture(second)
+            place.graphs = tuple(map(self._capture, works))
         except (RuntimeError, IndexError, ValueError) as error:
             raise NoGraph(failure_of(error)) from error
 

@@ -201,9 +201,6 @@ class FixedInput:
         """The geometry of the tensor and its levels, in the order of the recipe."""
         return list(self._levels)
 
-    def plan(self) -> None:
-        """Nothing: the plan of an input is copied."""
-
     def sites(self, given: Planned, *_: Any) -> Callable[..., list[Geometry | None]]:
         """The exact levels of an input."""
         return lambda _: list(given.levels)

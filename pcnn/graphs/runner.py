@@ -91,7 +91,8 @@ class Runner(Graphs):
         with torch.inference_mode(False), torch.no_grad():
             memory = self._memory(item, x, call.planner, before)
             place = Place(memory, self.net, call.modes)
-            self._captured(place, item, memory.plan, place.forward)
+            plans = () if isinstance(memory, FixedInput) else (memory.plan,)
+            self._captured(place, item, *plans, place.forward)
             if memory.report is not None and self._device.type == "cuda":
                 report = memory.report
                 place.host = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
@@ -122,9 +123,11 @@ class Runner(Graphs):
         memory, fixed = place.memory, place.fixed
         memory.take(item)
         try:
-            place.graphs[0]()
+            *plans, forward = place.graphs
+            for plan in plans:
+                plan()
             reading = self._reading(place, stream)
-            place.graphs[1]()
+            forward()
             copies = Copies()  # with spare rows: all is launched before the host waits
             sites_of = memory.sites(item, fixed.wanted, copies)
             tensors = fixed.copies(place.output, copies)
