@@ -100,7 +100,8 @@ class ExactLoading(pl.LightningDataModule, ABC):
             raise UserError(
                 f"{self.data_root}: the {SPLIT_NAMES[splits[0]]} split has no {self.unit}s to "
                 "evaluate.\n"
-                "possible: another dataset.root, or settings under which the split has some"
+                "possible: another dataset.root, or a split that has some "
+                "(dataset.test_sequences=[8], dataset.test_areas=[5], a folder val or test)"
             )
 
     @property

@@ -27,7 +27,7 @@ from pcnn.experiment.run_config import (
     views,
     without,
 )
-from pcnn.experiment.weights import check_finite, weights_file
+from pcnn.experiment.weights import check_finite, check_fit, weights_file
 from pcnn.messages import counted
 from pcnn.nn import PlannedModule
 from pcnn.tasks.network_task import NetworkTask
@@ -39,6 +39,11 @@ PATHS = ("folder", "path", "save_dir")
 def data(cfg: DictConfig) -> L.LightningDataModule:
     """The data module of the chosen data set, its files found."""
     module = data_module(cfg)
+    sets: Any = getattr(module, "sets", None)
+    if cfg.get("ckpt_path") and getattr(sets, "known_channels", None):  # before data are simulated
+        known, names = cfg.copy(), sets.label_map.class_names
+        known.data = {"channels": list(sets.known_channels), "class_names": list(names)}
+        check_fit(known)
     with named_after("dataset"):
         # on every rank: a simulator locks, and later calls find its files
         module.prepare_data()

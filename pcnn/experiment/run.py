@@ -86,10 +86,16 @@ def completed(cfg: DictConfig, given: Collection[str]) -> DictConfig:
     """The configuration of an evaluation: the network is the checkpoint's, as is its data."""
     saved = read_config(cfg.ckpt_path)
     with named(cfg.ckpt_path, "configuration of a run"):
-        own = {"tta", "data"}
-        if saved["dataset"]["name"] != cfg.dataset.name:
+        own, data = {"tta", "data"}, saved["dataset"]
+        new = [key for key in ("root", "source") if f"dataset.{key}" in given]
+        if data["name"] != cfg.dataset.name:
             own |= {"dataset", "augment"}
             saved["geometry"].pop("thin", None)  # goes with the data
+        elif any(cfg.dataset[key] != data.get(key) for key in new):
+            # of other data than the run's all are tested, real or not, by their own split
+            idle = [key for key in data if key.startswith("test_") and data[key] == []]
+            for key in ("source", "limit_val", *idle):
+                data.pop(key, None)
         kept = {key: value for key, value in saved.items() if key not in own}
         return with_stored(cfg, kept, given, cfg.ckpt_path)
 

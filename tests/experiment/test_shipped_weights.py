@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from omegaconf import DictConfig
 
 from pcnn.checkpoints import RunCheckpoint
-from pcnn.experiment import registration
+from pcnn.errors import ConfigError
+from pcnn.experiment import build, registration
 from pcnn.experiment.descriptors import VERIFIED, of_checkpoint
 from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
@@ -64,13 +66,35 @@ def test_weights_and_cards_belong_together() -> None:
         assert bool(torch.isfinite(described.features).all())
 
 
-@pytest.mark.parametrize("name", catalogue())
-def test_their_configurations_are_evaluated_today(name: str) -> None:
-    own = ["dataset.root=tiles"] if name == "seg_aerial" else []  # clouds of one's own
+def evaluated(name: str, *own: str) -> DictConfig:
+    """The configuration of an evaluation of shipped weights."""
     words = with_stored_options([f"ckpt_path={name}", *own], CONF)
     cfg = composed(*words, name="eval")
     cfg.ckpt_path = str(weights_file(name))
-    data_module(checked(completed(cfg, keys_of(words))))
+    return checked(completed(cfg, keys_of(words)))
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_their_configurations_are_evaluated_today(name: str) -> None:
+    real = evaluated(name, "dataset.root=mine")
+    data_module(real)
+    if name != "seg_aerial":  # which is of clouds of one's own
+        data_module(evaluated(name))
+        # all of the real data of a user, not what a simulation was cut down to
+        usual = composed(f"dataset={real.dataset.name}").dataset
+        for key in {"source", "limit_val", "test_sequences", "test_areas"} & usual.keys():
+            assert real.dataset[key] == usual[key]
+    if name == "seg_streets":
+        assert evaluated(name, "dataset.test_sequences=[3]").dataset.test_sequences == [3]
+        given = evaluated(name, "dataset.root=mine", "dataset.test_sequences=[3]").dataset
+        assert (given.test_sequences, given.val_sequences) == ([3], [])
+
+
+def test_channels_that_do_not_fit_are_refused_before_data_are_made(tmp_path: Path) -> None:
+    cfg = evaluated("seg_streets", "dataset=s3dis", f"dataset.data_dir={tmp_path}")
+    with pytest.raises(ConfigError, match=r"'intensity'.*'red'"):
+        build.data(cfg)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", VERIFIED)
