@@ -111,7 +111,7 @@ MAKERS: list[tuple[dict[str, Any], str]] = [
     ({"points": FOUR}, r"\[P, 3\]"),
     ({"points": ENDLESS}, "1 of 3 points are NaN or infinite, the first is 1"),
     ({"points": FOUR[:, 1:].long()}, "floating"),
-    *(({"voxel_size": size}, "positive") for size in (0.0, (0.1, 0.2), INF)),
+    *(({"voxel_size": size}, "positive") for size in (0.0, (0.1, 0.2), INF, "0.1", None)),
     ({"batch": torch.zeros(2).long()}, "batch must be"),
     ({"batch": torch.full((3,), 0.5)}, "batch must hold integers"),
     ({"batch": torch.tensor([0, 1, 2]), "batch_size": 2}, "do not fit"),
@@ -270,6 +270,8 @@ ARRAYS: list[Row] = [
     (lambda: pcnn.voxelize(LISTS, ONES, voxel_size=1.0), T, "^points must be a torch.Tensor"),
     (lambda: pcnn.voxelize(CELLS, ARRAY.astype(object), voxel_size=1.0), T, "^features must"),
     (lambda: grid_of_cells(ARRAY), T, "^cells must be"),
+    (lambda: from_coordinates(ARRAY.astype("u8"), ONES), T, "^cells must have signed"),
+    (lambda: from_coordinates(CELLS, ONES, FEW.to(torch.uint64)), T, "^batch must have signed"),
 ]
 
 

@@ -53,6 +53,8 @@ def register(options: RegisterCommand) -> None:
     if len(paths) < 2 or (len(paths) > 2 and not options.graph):
         told = f"two clouds are registered, got {len(paths)}; --graph registers more than two"
         raise typer.BadParameter(told)
+    if options.graph and len({path.resolve() for path in paths}) < len(paths):
+        raise typer.BadParameter("a cloud is given twice; --graph places each once")
     names = [path.name for path in paths]
     if len(set(names)) < len(names):
         names = [str(path) for path in paths]

@@ -22,6 +22,7 @@ from pcnn.experiment.devices import device_of
 from pcnn.experiment.options import PredictOptions
 from pcnn.experiment.predictor import FULL, Predictor, from_the_air
 from pcnn.experiment.weights import suited, weights_file
+from pcnn.files.pickles import array_of
 from pcnn.registration.cloud_measures import LOOKED_AT, span
 
 log = logging.getLogger(__name__)
@@ -153,7 +154,7 @@ def opened(
         if channels:
             raise ValueError(f"{points}: a file has its own channels; give none beside it")
         return open_parts(Path(points), reading)
-    places = _numbers(points)
+    places = _numbers(points, "points")
     if places.ndim != 2 or places.shape[1] != 3:
         raise ValueError(
             f"points must be [P, 3], got {list(places.shape)}; give other columns by name, as in "
@@ -161,7 +162,7 @@ def opened(
         )
     columns: dict[str, np.ndarray] = {}
     for name, values in channels.items():
-        column = _numbers(values)
+        column = _numbers(values, f"channel {name}")
         if column.shape[:1] != places.shape[:1]:
             raise ValueError(f"channel {name} has {len(column)} values for {len(places)} points")
         if name in ("colors", "colours", "rgb") and column.shape[1:] == (len(COLORS),):
@@ -174,5 +175,8 @@ def opened(
     return PartedCloud(table, reading)
 
 
-def _numbers(values: np.ndarray | Tensor) -> np.ndarray:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+def _numbers(values: np.ndarray | Tensor, name: str) -> np.ndarray:
+    array = np.asarray(array_of(values) if isinstance(values, Tensor) else values)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must hold numbers, got {array.dtype}")
+    return array

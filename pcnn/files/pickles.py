@@ -118,7 +118,9 @@ def read_pickle(path: Path) -> Any:
 def array_of(value: Any) -> np.ndarray | None:
     """The array that a value of `read_pickle` or `read_arrays` is; None where it is none."""
     value = value.values if isinstance(value, PickledArray) else value
-    value = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
+    if isinstance(value, torch.Tensor):
+        whole = value.float() if value.dtype == torch.bfloat16 else value  # which numpy lacks
+        value = whole.detach().cpu().numpy()
     return value if isinstance(value, np.ndarray) else None
 
 

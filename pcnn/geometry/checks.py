@@ -89,7 +89,10 @@ def voxel_sizes(
     voxel_size: float | Sequence[float], name: str = "voxel_size"
 ) -> tuple[float, float, float]:
     """Edge of a voxel along x, y and z [m]."""
-    size = torch.as_tensor(voxel_size, dtype=torch.float64).flatten().tolist()
+    try:
+        size = torch.as_tensor(voxel_size, dtype=torch.float64).flatten().tolist()
+    except (TypeError, ValueError):  # texts, None
+        size = []
     size = size * 3 if len(size) == 1 else size
     if len(size) != 3 or not all(0 < edge < float("inf") for edge in size):
         raise ValueError(f"{name} must be positive [m], one number or three, got {voxel_size!r}")
@@ -123,7 +126,7 @@ def as_tensor(values: Tensor | np.ndarray, name: str) -> Tensor:
         # torch has few operations on unsigned numbers of more than eight bits
         kind = np.int64 if values.dtype.str[1:] in ("u2", "u4") else values.dtype.newbyteorder("=")
         native = values.astype(kind, copy=not values.flags.writeable)
-        return torch.from_numpy(np.ascontiguousarray(native))
+        values = torch.from_numpy(np.ascontiguousarray(native))
     require_tensors(**{name: values})
     assert isinstance(values, Tensor)
     return values
@@ -136,3 +139,5 @@ def require_tensors(**arguments: object) -> None:
             make = "torch.from_numpy" if isinstance(value, np.ndarray) else "torch.as_tensor"
             kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
             raise TypeError(f"{name} must be a torch.Tensor, got {kind}; pass {make}({name})")
+        if isinstance(value, Tensor) and value.dtype in (torch.uint16, torch.uint32, torch.uint64):
+            raise TypeError(f"{name} must have signed numbers, got {value.dtype}: pass int64")

@@ -44,6 +44,15 @@ def test_results_lie_beside_a_cloud_or_in_it_and_are_those_of_memory(
     np.testing.assert_array_equal(records_of(out / "ply.ply")["confidence"], sure)
     in_memory = pcnn.predict(points[:, :3], kitti, channels={"intensity": points[:, 3]})
     np.testing.assert_array_equal(in_memory.labels, wanted)
+    short = torch.from_numpy(points).bfloat16()  # which numpy has no type for
+    channels = {"intensity": short[:, 3]}
+    exact = pcnn.predict(short[:, :3].float(), kitti, channels=channels)
+    np.testing.assert_array_equal(
+        pcnn.predict(short[:, :3], kitti, channels=channels).labels, exact.labels
+    )
+    for given, named in (((1j * points)[:, :3], "points"), (points[:, :3], "channel intensity")):
+        with pytest.raises(ValueError, match=f"{named} must hold numbers"):
+            pcnn.predict(given, kitti, channels={"intensity": 1j * points[:, 3]})
     np.savetxt(source / "bare.txt", points, "%.9g")
     np.testing.assert_array_equal(pcnn.predict(source / "bare.txt", kitti).labels, wanted)
     assert "1 text" in run(kitti, source, "--out", tmp_path / "of the folder", "--no-ply")

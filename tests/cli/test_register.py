@@ -105,3 +105,4 @@ def test_many_clouds_are_placed_together(tmp_path: Path) -> None:
     assert content["simulated"] == "SIMULATED DATA"
     said = invoke(*words[:3], tmp_path / "other.npy", *words[4:], code=1)
     assert "other.npy: no transform connects it with" in " ".join(said.split())
+    assert "given twice" in invoke(*words[:4], files[0], *words[4:], code=2)

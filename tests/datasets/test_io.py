@@ -11,6 +11,7 @@ import pytest
 from pcnn.datasets.label_files import label_source
 from pcnn.datasets.readers.clouds import Reading, open_parts, read_points
 from pcnn.datasets.readers.columns import find_name, is_mixed
+from pcnn.errors import FileError
 from tests.datasets.damages import DAMAGES, write_cloud
 from tests.datasets.las_files import CORNER, places, write_las
 from tests.datasets.point_files import (
@@ -127,7 +128,8 @@ def test_channels_by_name(tmp_path: Path) -> None:
     assert {one: find_name(one, names) for one in asked} == asked
     write_las(tmp_path / "a.las", 4, point_format=6)
     named = Reading(("intensity", *COLORS), centred=True)
-    refused(tmp_path / "a.las", named)
+    with pytest.raises(FileError, match=r"no channel 'red'; the file has intensity, .*gps_time"):
+        read_points(tmp_path / "a.las", reading=named)
     fill = {"Red": 0.5, "green": 0, "b": 1, "intensity": 9}
     filled = Reading(named.channels, centred=True, fill=fill)
     cloud = read_points(tmp_path / "a.las", reading=filled)
@@ -275,6 +277,14 @@ def test_damages_that_claim_or_hang_are_refused_by_name(suffix: str, tmp_path: P
         write_cloud(path)
         path.write_bytes(damage(path.read_bytes()))
         refused(path, Reading(centred=True))
+
+
+def test_a_transposed_cloud_is_refused_by_its_shape(tmp_path: Path) -> None:
+    wide = np.random.default_rng(0).random((6, 200))
+    assert read_points(saved(tmp_path / "a.npy", wide[:3, :9])).n_points == 3
+    for rows in (3, 6):
+        with pytest.raises(FileError, match=rf"\[{rows}, 200\]"):
+            read_points(saved(tmp_path / "a.npy", wide[:rows]))
 
 
 def test_clouds_without_points(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class Reading:
         if values is None:
             filled = find_name(name, self.fill)
             if filled is None:
-                held = ", ".join(table.values)[:200] or "none"
+                held = table.held[:400] or ", ".join(table.values)[:200] or "none"
                 given = f"one number for all points: --fill {name}=0, dataset.fill={{{name}: 0}}"
                 raise FileError(table.path, f"no channel {name!r}; the file has {held} ({given})")
             return np.full(len(table), self.fill[filled], dtype=np.float32)

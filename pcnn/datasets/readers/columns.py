@@ -64,6 +64,7 @@ class Columns:
     in_map: bool = False  # the format's coordinates are those of a map
     unnamed: bool = False  # the file has no names; these number its columns
     color_max: float = 1.0  # the number that is a full colour
+    held: str = ""  # names of all columns beside x, y, z where `values` are some of them
 
     def __len__(self) -> int:
         return len(self.places)

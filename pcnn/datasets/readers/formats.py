@@ -101,7 +101,8 @@ def _npy(path: Path, layout: Layout | None) -> Columns:
     rows = np.atleast_1d(read_npy(path))
     if rows.dtype.names:
         return _fields(path, rows)
-    if rows.ndim != 2 or rows.shape[1] < 3 or rows.dtype.kind not in "fiu":
+    upright = rows.ndim == 2 and rows.shape[1] >= 3 and not len(rows) < 7 < 100 < rows.shape[1]
+    if not upright or rows.dtype.kind not in "fiu":
         raise FileError(path, f"points must be numbers [P, 3 or more], found {list(rows.shape)}")
     if layout is not None:
         return _numbers(path, rows, layout)

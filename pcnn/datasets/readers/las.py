@@ -43,17 +43,17 @@ def read_las(path: Path, wanted: Sequence[str]) -> Columns:
     if packed and find_spec("lazrs") is None and find_spec("laszip") is None:
         raise MissingPackageError(f"{path}: LAZ files need lazrs: {install('las')}")
     with NamedTemporaryFile(suffix=".npy") as held:
-        _child(path, held, wanted=[also_called(name) for name in wanted])
+        told = _child(path, held, wanted=[also_called(name) for name in wanted])
         rows = np.load(held.name, mmap_mode="r")
     values = {name: rows[name] for name in rows.dtype.names if name != "places"}
     labels = values.get("classification")
     words = all(one.dtype == np.uint16 for name, one in values.items() if meant(name) in COLORS)
     top = FULL if words else full_color(values)  # of further columns that are called so
-    return Columns(path, rows["places"], values, labels, FULL, in_map=True, color_max=top)
+    return Columns(path, rows["places"], values, labels, FULL, True, color_max=top, held=told)
 
 
-def _child(path: Path, out: IO[bytes], **request: Any) -> None:
-    """Let the process do what is requested, and write what it finds."""
+def _child(path: Path, out: IO[bytes], **request: Any) -> str:
+    """Let the process do what is requested, and write what it finds; returns its last line."""
     asked = json.dumps({"path": os.path.abspath(path), **request})
     # packages lie where this process finds them, and nothing of the working folder counts
     code = "import runpy, sys; sys.path[:] = {}; runpy.run_path({!r}, run_name='__main__')"
@@ -76,6 +76,7 @@ def _child(path: Path, out: IO[bytes], **request: Any) -> None:
         said = next((line for line in lines if "memory allocation" in line), lines[-1])
         end = "" if done.returncode > 0 else f"its reader ended with {done.returncode}: "
         raise FileError(path, f"not a whole LAS file ({end}{said[:300]})")
+    return done.stderr.decode(errors="replace").rpartition("\n")[2]
 
 
 def write_las_labels(path: Path, source: Path, labels: np.ndarray) -> None:

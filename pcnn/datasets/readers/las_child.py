@@ -106,6 +106,7 @@ def _read(reader: Any, wanted: list[list[str]], out: BinaryIO) -> None:
         count += len(records)
     if count != header.point_count:
         raise ValueError(f"truncated: {count} of {header.point_count} points")
+    sys.stderr.write("\n" + ", ".join([*header.point_format.dimension_names][3:]))
 
 
 def _classify(reader: Any, request: dict[str, Any], out: BinaryIO, backend: Any) -> None:
