@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
@@ -45,8 +44,11 @@ def tune(options: TuneOptions) -> None:
     The time of the whole network decides. Give the options of the training, because dtype and batch
     size matter. An engine that follows a paper (engine=minuet) keeps to that paper's settings.
     """
+    from omegaconf import OmegaConf
+
     from pcnn.experiment.devices import device_of
     from pcnn.experiment.networks import engine_of
+    from pcnn.experiment.run_folder import write_whole
     from pcnn.programs.command_line import short_errors
 
     with refusing():
@@ -60,7 +62,10 @@ def tune(options: TuneOptions) -> None:
             )
         layers = tuned(cfg, where, precision, options)
         if options.out is not None:
-            write_settings(layers, options.out)
+            kept = {one.name: one.settings.changed(one.before) for one in layers}
+            write_whole(options.out, OmegaConf.to_yaml(OmegaConf.create(kept)))
+            many = counted(len(kept), "layer")
+            say(f"{many} with settings of its own, for engine.layers={options.out}")
 
 
 def tuned(
@@ -93,17 +98,6 @@ def tuned(
     if data.source_kind != "real":
         console.print("measured on SIMULATED data", style="bold yellow")
     return layers
-
-
-def write_settings(layers: Sequence[TunedLayer], out: Path) -> None:
-    """Write settings of the layers that differ from the engine's, for ``engine.layers``."""
-    from omegaconf import OmegaConf
-
-    from pcnn.experiment.run_folder import write_whole
-
-    kept = {one.name: one.settings.changed(one.before) for one in layers}
-    write_whole(out, OmegaConf.to_yaml(OmegaConf.create(kept)))
-    say(f"{counted(len(kept), 'layer')} with settings of its own, for engine.layers={out}")
 
 
 def in_precision(

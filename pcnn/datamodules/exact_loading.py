@@ -110,7 +110,9 @@ class ExactLoading(pl.LightningDataModule, ABC):
         cores = max(
             1, available_cores() // (1 if self.trainer is None else self.trainer.num_devices)
         )
-        return worker_count(self.num_workers, cores, self._device() == "cpu")
+        if self.num_workers is not None:
+            return min(self.num_workers, cores)
+        return min(cores - 1, MOST_FOR_CPU if self._device() == "cpu" else MOST)
 
     def train_dataloader(self) -> BatchStream:
         """Return the stream of training batches, which knows where an interrupted run stopped."""
@@ -175,12 +177,6 @@ class ExactLoading(pl.LightningDataModule, ABC):
 
     def _device(self) -> str | None:
         return None if self.trainer is None else self.trainer.strategy.root_device.type
-
-
-def worker_count(given: int | None, cores: int, on_cpu: bool) -> int:
-    if given is not None:
-        return min(given, max(1, cores))
-    return max(0, min(cores - 1, MOST_FOR_CPU if on_cpu else MOST))
 
 
 class SkipBroken(Dataset[Any]):

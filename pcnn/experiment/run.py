@@ -87,15 +87,15 @@ def completed(cfg: DictConfig, given: Collection[str]) -> DictConfig:
     saved = read_config(cfg.ckpt_path)
     with named(cfg.ckpt_path, "configuration of a run"):
         own, data = {"tta", "data"}, saved["dataset"]
-        new = [key for key in ("root", "source") if f"dataset.{key}" in given]
         if data["name"] != cfg.dataset.name:
             own |= {"dataset", "augment"}
             saved["geometry"].pop("thin", None)  # goes with the data
-        elif any(cfg.dataset[key] != data.get(key) for key in new):
-            # of other data than the run's all are tested, real or not, by their own split
-            idle = [key for key in data if key.startswith("test_") and data[key] == []]
-            for key in ("source", "limit_val", *idle):
-                data.pop(key, None)
+        elif any(
+            f"dataset.{key}" in given and cfg.dataset[key] != data.get(key)
+            for key in ("root", "source")
+        ):  # of other data than the run's all are tested, real or not, by their own split
+            others = "source", "limit_val", *(k for k in data if "test" in k and data[k] == [])
+            saved["dataset"] = {key: one for key, one in data.items() if key not in others}
         kept = {key: value for key, value in saved.items() if key not in own}
         return with_stored(cfg, kept, given, cfg.ckpt_path)
 
@@ -191,7 +191,10 @@ def fit_and_evaluate(
             trainer.fit(task, datamodule, ckpt_path=run.checkpoint, weights_only=True)
         stop.check()
         close_epoch(trainer)
-        checkpoint = best_checkpoint(trainer)
+        kept = trainer.checkpoint_callback  # without validation its last one counts
+        checkpoint = getattr(kept, "best_model_path", "") or getattr(kept, "last_model_path", "")
+        if not checkpoint:
+            raise ConfigError("callbacks", "without a checkpoint nothing can be evaluated")
     steps = RunCheckpoint.read(checkpoint).steps
     if cfg.train:
         console.say(f"evaluating {checkpoint}, step {steps} of {trainer.global_step}")
@@ -217,15 +220,6 @@ def fit_and_evaluate(
         if not metrics and cfg.train:
             console.say("no cloud was validated or tested: no figures", style="bold yellow")
     return metrics.get(cfg.task.get("metric") or "")  # None: nothing was measured
-
-
-def best_checkpoint(trainer: L.Trainer) -> str:
-    """The best checkpoint of the training that just ended, or its last one without validation."""
-    kept = trainer.checkpoint_callback
-    path = getattr(kept, "best_model_path", "") or getattr(kept, "last_model_path", "")
-    if not path:
-        raise ConfigError("callbacks", "without a checkpoint nothing can be evaluated")
-    return str(path)
 
 
 def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:

@@ -44,8 +44,12 @@ def whole_file(path: Path, durable: bool = False) -> Iterator[IO[bytes]]:
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(part, path)
-        if durable:
-            _force(path.parent)
+        if durable:  # the rename, too, which lives in the folder
+            handle = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
     finally:
         part.unlink(missing_ok=True)
 
@@ -54,15 +58,6 @@ def drop_parts(folder: Path, name: str = "*") -> None:
     """Remove what killed writers of ``folder/name`` left; no other may be writing."""
     for part in folder.glob(f".{name}.{'[0-9a-f]' * 32}{SUFFIX}"):
         part.unlink(missing_ok=True)
-
-
-def _force(folder: Path) -> None:
-    """Force a folder's entries to the disk: a rename lives there."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def user_cache() -> Path:

@@ -136,8 +136,7 @@ def require_tensors(**arguments: object) -> None:
     """Refuse what is no tensor; None passes."""
     for name, value in arguments.items():
         if value is not None and not isinstance(value, Tensor):
-            make = "torch.from_numpy" if isinstance(value, np.ndarray) else "torch.as_tensor"
-            kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-            raise TypeError(f"{name} must be a torch.Tensor, got {kind}; pass {make}({name})")
+            found = f"{name} must be a torch.Tensor, got {type(value).__name__}"
+            raise TypeError(f"{found}; pass torch.as_tensor({name})")
         if isinstance(value, Tensor) and value.dtype in (torch.uint16, torch.uint32, torch.uint64):
             raise TypeError(f"{name} must have signed numbers, got {value.dtype}: pass int64")

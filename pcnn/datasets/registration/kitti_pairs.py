@@ -95,11 +95,6 @@ def pairs_between(
     return pairs
 
 
-def odometry_transform(calibration: Tensor, target: Tensor, source: Tensor) -> Tensor:
-    """Transform between velodyne frames by camera poses: ``V⁻¹ P_target⁻¹ P_source V``."""
-    return inverse(calibration) @ inverse(target) @ source @ calibration
-
-
 def odometry_pairs(
     root: Path, sequences: Sequence[int], distances: tuple[float, float] | None = None
 ) -> list[RegistrationPair]:
@@ -112,7 +107,9 @@ def odometry_pairs(
         frames = pairs_of(positions) if distances is None else pairs_between(positions, *distances)
         frames = [one for one in frames if (sequence, *one) not in EXCLUDED]
         for index, (source, target) in enumerate(frames):
-            transform = odometry_transform(calibration, poses[target], poses[source])
+            # between velodyne frames by camera poses: V⁻¹ P_target⁻¹ P_source V
+            camera = inverse(poses[target]) @ poses[source]
+            transform = inverse(calibration) @ camera @ calibration
             found.append(RegistrationPair(scene, target, source, transform, index=index))
     return found
 
