@@ -154,7 +154,7 @@ class FolderSets(CloudSets):
     def note_on_test(self) -> str:  # type: ignore[override]
         return (
             f"{self.root} has no test split of its own (a folder test, or dataset.test_fraction): "
-            "the test reads the clouds that validate"
+            "the test reads those that validate (of a folder val, or dataset.val_fraction of all)"
         )
 
     def find(self, split: Split) -> FolderClouds | None:

@@ -71,7 +71,14 @@ def checked(cfg: DictConfig) -> DictConfig:
     cfg = OmegaConf.create({**none, **written})
     for key in sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(key, "needs a value")
-    _check_keys(resolved(cfg))
+    plain = resolved(cfg)
+    hints = {**RUN, **dict.fromkeys(ABOUT, dict[str, Any]), **dict.fromkeys(OTHERS, _GROUP)}
+    hints |= {f"{group}.{key}": hint for group in ABOUT for key, hint in ABOUT[group].items()}
+    for key, hint in hints.items():
+        value = selected(plain, key)
+        rule = refusal(value, hint)
+        if rule is not None:
+            raise ConfigError(key, f"{str(value)[:80]} is not valid: {rule}")
     fill_layers(cfg)
     _check_combination(cfg)
     _check_nodes(cfg)
@@ -96,16 +103,6 @@ def allowed(cfg: DictConfig) -> tuple[str, ...]:
 def without(node: Mapping[str, Any], group: str) -> dict[str, Any]:
     """A group without the keys that describe it."""
     return {key: value for key, value in node.items() if key not in ABOUT[group]}
-
-
-def _check_keys(plain: Mapping[str, Any]) -> None:
-    hints = {**RUN, **dict.fromkeys(ABOUT, dict[str, Any]), **dict.fromkeys(OTHERS, _GROUP)}
-    hints |= {f"{group}.{key}": hint for group in ABOUT for key, hint in ABOUT[group].items()}
-    for key, hint in hints.items():
-        value = selected(plain, key)
-        rule = refusal(value, hint)
-        if rule is not None:
-            raise ConfigError(key, f"{str(value)[:80]} is not valid: {rule}")
 
 
 def _check_combination(cfg: DictConfig) -> None:
