@@ -19,7 +19,7 @@ MOST = {
     "benchmarks": 5_563,
     "conf": 1_262,
     "csrc": 3_338,
-    "docs": 4_483,
+    "docs": 4_485,
     "pcnn": 767,
     "pcnn/callbacks": 1_327,
     "pcnn/checkpoints": 191,
