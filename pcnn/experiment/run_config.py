@@ -120,8 +120,7 @@ def _check_combination(cfg: DictConfig) -> None:
     parameters = parameters_of(looked_up(cfg.task.get("_target_"), "task", allowed(cfg)))
     if cfg.tta and "views" not in parameters:
         raise ConfigError("tta", f"task={task} has no use for it")
-    plain = resolved(cfg)
-    targets = [selected(plain, f"{key}._target_") for key in ("task", "task.loss")]
+    targets = [OmegaConf.select(cfg, f"{key}._target_") for key in ("task", "task.loss")]
     if all(str(target).startswith("pcnn.") for target in targets):
         loss: Any = looked_up(targets[1], "task.loss", allowed(cfg))
         if ("batch" in parameters_of(loss.forward)) != (task == "registration"):

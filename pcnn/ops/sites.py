@@ -6,14 +6,12 @@ of a network with one wait in all.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any, TypeVar
 
 import torch
 
 from pcnn.geometry import Geometry, Kernel, VoxelGrid
-from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import HALF, check_bound
 from pcnn.kernels.cuda import module
 from pcnn.maps.base import has_kernels
@@ -48,16 +46,11 @@ def dilated_sites(geometry: Geom, kernel: Kernel) -> Geom:
 def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     if grid.downsampling == "reached":
         return reached_sites(grid, kernel)
-    plan = _below(kernel, grid.tensor_stride, grid.downsampling)
+    plan = DevicePlan(Recipe(((0, "down", kernel),), ()), grid.tensor_stride, grid.downsampling)
     passes = passes_of(box_bits(grid.extent, grid.batch_size, plan.strides[1]))
     plan.passes = passes, passes
     level: VoxelGrid = plan.exact(grid, None, False)[0][1]
     return level
-
-
-@functools.cache
-def _below(kernel: Kernel, stride: Triple, downsampling: str) -> DevicePlan:
-    return DevicePlan(Recipe(((0, "down", kernel),), ()), stride, downsampling)
 
 
 def reached_sites(grid: VoxelGrid, kernel: Kernel, *, simplified: bool = True) -> VoxelGrid:
