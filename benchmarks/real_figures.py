@@ -20,6 +20,8 @@ FILE = Path(__file__).parents[1] / "docs/results/real.json"
 SLOT = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 HELD = ("01", "03", "05", "07", "08", "10")
 KINDS = ("single", "turns")  # one pass, and the sum over turned and mirrored views
+#: The run of `seg_streets` as it ships.
+SHIPPED = "version_6"
 DRAWS = 2000
 SHORT = "{:.1f}".format
 
@@ -126,7 +128,7 @@ def curve(found: dict[str, Any]) -> list[list[str]]:
 
 def simulation(found: dict[str, Any]) -> list[list[str]]:
     rows = [["sequence", "points", "right", "mean IoU, 19", "over those present", "calibration"]]
-    run = found["runs"]["version_6"]
+    run = found["runs"][SHIPPED]
     names = sorted({name[:2] for name in run["single"]["counts"]})
     sets = [(name, [name]) for name in names]
     for title, places in [*sets, ("the six held", HELD), ("all", names)]:
@@ -139,7 +141,7 @@ def simulation(found: dict[str, Any]) -> list[list[str]]:
 
 def classes(found: dict[str, Any]) -> list[list[str]]:
     rows = [["IoU %", "held six", "08", "08, 100 scans from `seg_streets`", "08, from nothing"]]
-    alone = found["runs"]["version_6"]
+    alone = found["runs"][SHIPPED]
     columns = [[stacked(alone, "single", places=own).sum(0)] for own in (HELD, ["08"])]
     for start in ("streets_100", "nothing_100"):
         columns.append([stacked(run, "turns").sum(0) for run in of(found, start)])

@@ -101,7 +101,7 @@ def test_cells_that_keys_do_not_hold_are_refused() -> None:
     for cell, rule in (
         ([0, 0, 1 << 20, 0], r"y leaves -131072\.\.131071"),
         ([0, 131030, 0, 0], r"plan: .* kernel 42 more"),
-        ([3, 0, 0, 0], "do not fit 3 clouds"),
+        ([3, 0, 0, 0], r"batch indices 0\.\.3 do not fit 3 clouds"),
     ):
         cells = torch.tensor([cell], dtype=torch.int32)
         with pytest.raises(ValueError, match=rule):

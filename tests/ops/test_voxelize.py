@@ -69,7 +69,7 @@ def cells_of(n: int, stride: tuple[int, int, int]) -> Tensor:
 
 
 @pytest.mark.usefixtures("where")
-@pytest.mark.parametrize("stride", [(1, 1, 1), (4, 2, 1)])
+@pytest.mark.parametrize("stride", [(1, 1, 1), (2, 2, 2), (4, 2, 1)])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.float32], ids=str)
 @pytest.mark.parametrize("n", [0, 1, 300])
 def test_cells_of_a_stride(n: int, dtype: torch.dtype, stride: tuple[int, int, int]) -> None:
