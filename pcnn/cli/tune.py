@@ -55,7 +55,9 @@ def tune(options: TuneOptions) -> None:
         where = device_of(options.device)
     with short_errors():
         cfg = composed(options.overrides, options.conf)
-        precision = str(options.precision or cfg.trainer.get("precision", "32-true"))
+        own = str(cfg.trainer.get("precision", "32-true"))
+        own = "32-true" if own == "16-mixed" and where.type != "cuda" else own  # as of a training
+        precision = options.precision or own
         if options.out is not None and engine_of(cfg).settings is None:
             raise typer.BadParameter(
                 f"--out keeps settings of layers, and engine={cfg.engine.name} has none"

@@ -114,7 +114,7 @@ def trainer(
 def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.device, list[str]]:
     """The configuration with what this machine decides, the device, and lines that tell of it.
 
-    * Half precision by loss scaling (`16-mixed`) is of GPUs; a CPU computes in `32-true`.
+    * Half precision by loss scaling (`16-mixed`, the default) is of CUDA; others have `32-true`.
     * Steps run as CUDA graphs (`trainer.cuda_graphs`) on CUDA devices alone; with `auto` where one
       is known to hold them.
     """
@@ -124,9 +124,10 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
     plain.trainer.precision = "32-true"  # to ask for the device without its warnings
     device = trainer(plain, folder, [], []).strategy.root_device
     lines = []
-    if given in ("16", "16-mixed") and device.type == "cpu":
+    if given in ("16", "16-mixed") and device.type != "cuda":
         cfg.trainer.precision = "32-true"
-        lines.append(f"precision: 32-true, as trainer.precision={given} needs a GPU")
+        if f"trainer.precision={given}" in (cfg.get("words") or ()):
+            lines.append(f"precision: 32-true, as trainer.precision={given} needs a GPU")
     asked = cfg.trainer.get("cuda_graphs")
     if asked:
         reason = None if device.type == "cuda" else "trainer.cuda_graphs=true needs a CUDA device"

@@ -36,6 +36,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, devices: int, device: str = "cuda")
     ("device", "overrides", "taken", "line"),
     [
         ("cpu", [], False, None),
+        ("cpu", ["trainer.precision=16-mixed"], False, "needs a GPU"),
         ("cpu", ["trainer.cuda_graphs=true"], False, "needs a CUDA device"),
         ("cuda", [], True, None),
         ("cuda", ["trainer.cuda_graphs=false"], False, None),
@@ -56,12 +57,14 @@ def test_graphs_of_steps(
     cfg = composed(*own)
     if own != overrides:
         cfg.task.loss = {"_target_": "torch.nn.CrossEntropyLoss"}
+    cfg.words = overrides
     cfg, _, lines = on_this_machine(cfg, Path())
     assert cfg.trainer.cuda_graphs is taken
+    assert cfg.trainer.precision == ("16-mixed" if device == "cuda" else "32-true")
     if line is None:
         assert not lines
     else:
-        assert lines[0].startswith("steps run eagerly: ")
+        assert lines[0].startswith(("steps run eagerly: ", "precision: "))
         assert line in lines[0]
 
 
