@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from pcnn.dataflows.torch_sums import Reference, TorchSums, finish, kernels_serve
 from pcnn.geometry.tile_steps import pairs_of_steps, table_of_steps
@@ -27,11 +28,12 @@ class OuterProducts:
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
+        in_index, out_index, _, counts = layouts
         if not kernels_serve(x, spec.compute_dtype):
-            return Reference().weight_grad(x, g, layouts[:3], spec)
+            offsets = pad(counts.cumsum(0), (1, 0))  # a plan in a graph tells the host of none
+            return Reference().weight_grad(x, g, (in_index, out_index, offsets), spec)
         from pcnn.kernels.outer_products import outer_products
 
-        in_index, out_index, _, counts = layouts
         return outer_products(x, g, in_index, out_index, counts, spec)
 
 

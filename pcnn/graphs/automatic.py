@@ -19,6 +19,7 @@ from pcnn.graphs.outputs import FixedOutput
 from pcnn.graphs.snapshot import NetworkSnapshot, hooked
 from pcnn.kernels.conv_spec import tf32_allowed
 from pcnn.kernels.recorded import RECORD
+from pcnn.kernels.streams import own_stream
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
@@ -76,6 +77,10 @@ class Place:
 
 class Changed(Exception):
     """The network is another one than that of the graphs."""
+
+
+class Left(Exception):
+    """This call is for the network itself, and nothing is wrong with others."""
 
 
 class Graphs:
@@ -150,6 +155,8 @@ class Graphs:
             self._due: Hashable = None
             try:
                 return self._answer(given, model, planner, run)
+            except Left:
+                pass
             except NoFixedSize as error:  # of this input
                 self.reason = str(error)
             except self._caught as error:  # the network itself says what is wrong, if it is its own
@@ -239,8 +246,32 @@ class Graphs:
                 for work in works + works:
                     work()
             place.graphs = tuple(map(self._capture, works))
+            report = place.memory.report
+            if report is not None and report.is_cuda:
+                place.host = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
         except (RuntimeError, IndexError, ValueError) as error:
             raise NoGraph(failure_of(error)) from error
+
+    def _reading(self, place: Place) -> Callable[[], list[int]]:
+        """Copy the report to the host beside the layers; the answer waits for it alone."""
+        report: Tensor | None = place.memory.report
+        if report is None:
+            return list
+        if place.host is None:
+            return report.tolist
+        host, side = place.host, own_stream(self._device, "report")
+        side.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(side):
+            host.copy_(report, non_blocking=True)
+            arrived = torch.cuda.Event()
+            arrived.record(side)
+
+        def numbers() -> list[int]:
+            arrived.synchronize()
+            found: list[int] = host.tolist()
+            return found
+
+        return numbers
 
     def _is_due(self, key: Hashable) -> bool:
         """Count a call of a size that has no graph yet."""

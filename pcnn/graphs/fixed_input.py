@@ -50,14 +50,14 @@ class Edges:
 
 @functools.lru_cache(maxsize=4096)
 def _edge_above(smallest: int, ratio: float, size: int) -> int:
-    number, edge = 0, _whole(smallest)
+    number, edge = 0, in_tiles(smallest)
     while edge < size:
         number += 1
-        edge = max(edge + TILE_ROWS, _whole(smallest * ratio**number))
+        edge = max(edge + TILE_ROWS, in_tiles(smallest * ratio**number))
     return edge
 
 
-def _whole(size: float) -> int:
+def in_tiles(size: float) -> int:
     """The next multiple of the rows of a tile."""
     return -int(-size // TILE_ROWS) * TILE_ROWS
 
@@ -92,8 +92,8 @@ class Sizes:
         """Sizes of memory for this input and those like it: one row at least is spare."""
         capacity = edges.above(self.rows[0] + 1)
         growth = MARGIN * capacity / max(1, self.rows[0])
-        others = (_whole(growth * rows + 1) for rows in self.rows[1:])
-        listed = (_whole(growth * number) for number in self.triplets)
+        others = (in_tiles(growth * rows + 1) for rows in self.rows[1:])
+        listed = (in_tiles(growth * number) for number in self.triplets)
         return replace(self, rows=(capacity, *others), triplets=tuple(listed))
 
     def fits(self, room: Sizes) -> bool:

@@ -1,4 +1,4 @@
-"""Memory of fixed size with the plan inside, for a network's inference on voxels.
+"""Memory of fixed size with the plan inside, for networks on voxels.
 
 A graph holds tensors of one size, so the points of an input are a capacity, and so are the rows of
 every level, of which the first ``count`` are sites (`pcnn.ops.device_plan.Room`). On voxels levels
@@ -20,7 +20,7 @@ from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import check_finite
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.packing import SENTINEL
-from pcnn.graphs.fixed_input import HEADROOM, Edges, Unfit, levels_of
+from pcnn.graphs.fixed_input import HEADROOM, Edges, Unfit, in_tiles, levels_of
 from pcnn.graphs.outputs import Copies, Levels
 from pcnn.maps.cell_bits import fitting_words
 from pcnn.maps.levels import box_of
@@ -38,9 +38,11 @@ Cloud = tuple[Tensor, Tensor, Tensor | None, int]
 class VoxelMemory:
     """Sorted keys of a voxel grid and their features."""
 
-    def __init__(self, plan: VoxelPlan, x: SparseTensor, room: Room) -> None:
+    def __init__(
+        self, plan: VoxelPlan, x: SparseTensor, room: Room, backward: bool = False
+    ) -> None:
         assert isinstance(x.geometry, VoxelGrid)
-        self._plan, self.room = plan, room
+        self._plan, self.room, self._backward = plan, room, backward
         none = x.geometry.keys[:0].clone()
         self._like = replace(x.geometry, keys=none, inverse=None, check=False)
         rows, device = room.points, x.device
@@ -56,13 +58,14 @@ class VoxelMemory:
     def take(self, given: Any) -> None:
         """Copy an input to the memory."""
         at, none = given.geometry, self._count[:0]
-        parts = [Part(self._count, none, at.rows), Part(self._features, given.features)]
-        place([*parts, Part(self._keys, at.keys, SENTINEL)])
+        # gradients are sums over all rows
+        features = Part(self._features, given.features, 0 if self._backward else None)
+        place([Part(self._count, none, at.rows), features, Part(self._keys, at.keys, SENTINEL)])
 
     def plan(self) -> None:
         """Launch what makes levels and maps of it; captured."""
         grid, self.report = self._plan.in_room(
-            self._keys, self._count, self._like.batch_size, self.room
+            self._keys, self._count, self._like.batch_size, self.room, backward=self._backward
         )
         self.tensor = SparseTensor(self._features, grid)
 
@@ -93,7 +96,7 @@ class VoxelMemory:
                 made[number] = own, copies.of(own.keys), copies.of(own.inverse)
 
         def exact(numbers: Sequence[int]) -> Levels:
-            rows = self._rows(given, numbers)
+            rows = self.rows(given, numbers)
             found: list[Geometry | None] = [root(rows[0], numbers), *[None] * len(steps)]
             for number, (own, keys, inverse) in made.items():
                 parent, _, kernel = steps[number - 1]
@@ -109,10 +112,10 @@ class VoxelMemory:
 
         return exact
 
-    def _rows(self, given: Any, numbers: Sequence[int]) -> list[int]:
-        """Rows of all levels."""
+    def rows(self, given: Any, numbers: Sequence[int]) -> list[int]:
+        """Rows of all levels, from the numbers of the report; `Unfit` where there is no room."""
         plan = self._plan.fixed
-        seen = plan.seen(numbers, self._like.batch_size)
+        seen = plan.seen(numbers, self._like.batch_size, bool(self.room.triplets))
         if not self.room.holds(seen):
             raise Unfit
         return [seen.rows[plan.place[number]] for number in range(len(plan.place))]
@@ -165,9 +168,9 @@ class CloudMemory(VoxelMemory):
         )
         self.tensor = SparseTensor(inputs, grid)
 
-    def _rows(self, given: Cloud, numbers: Sequence[int]) -> list[int]:
+    def rows(self, given: Cloud, numbers: Sequence[int]) -> list[int]:
         try:
-            return super()._rows(given, numbers)
+            return super().rows(given, numbers)
         except ValueError:
             check_finite(given[0])  # such a point falls nowhere: name it rather than its cell
             raise
@@ -189,22 +192,41 @@ class CloudMemory(VoxelMemory):
         return exact
 
 
+def plans_inside(x: SparseTensor, planner: Planner, backward: bool) -> bool:
+    """True if levels and maps of an input are made in its graph."""
+    at = x.geometry
+    if not isinstance(at, VoxelGrid):
+        return False
+    plain = at.tensor_stride == (1, 1, 1) and at.spatial_shape is None
+    served = plain and at.downsampling == "floor" and at.count is None
+    return served and planner.on_voxels.serves_rooms(at.device, backward)
+
+
 def room_for(
-    planner: Planner, x: SparseTensor, points: int, edges: Edges, old: Room | None, keyed: bool
+    planner: Planner,
+    x: SparseTensor,
+    points: int,
+    edges: Edges,
+    old: Room | None,
+    keyed: bool,
+    backward: bool = False,
 ) -> Room:
     """Sizes for a planned input and others like it, of so many points or keys at most."""
     assert isinstance(x.geometry, VoxelGrid)
-    sizes = planner.on_voxels.fixed.room_of(x.geometry, keyed)
+    plan = planner.on_voxels
+    sizes = plan.fixed.room_of(x.geometry, keyed, plan.lists(backward))
     rows = [edges.above(int(HEADROOM * n)) for n in sizes.rows]
     if keyed:
         rows[0] = points
+    growth = HEADROOM * points / max(1, sizes.rows[0])
+    triplets = [in_tiles(growth * n) for n in sizes.triplets]
     words, whole, passes, cut = sizes.words, sizes.whole, sizes.passes, sizes.cut
     if words:  # of extents along three axes
         words = fitting_words(words, sizes.rows[0], HEADROOM**3)
     if old is not None:
-        rows = list(map(max, rows, old.rows))
+        rows, triplets = list(map(max, rows, old.rows)), list(map(max, triplets, old.triplets))
         words = max(words, old.words) if words else 0
         whole &= old.whole
         passes = max(passes[0], old.passes[0]), max(passes[1], old.passes[1])
         cut = old.cut
-    return Room(points, tuple(rows), passes, words, whole, cut)
+    return Room(points, tuple(rows), passes, words, whole, cut, tuple(triplets))

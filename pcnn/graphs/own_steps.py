@@ -1,8 +1,9 @@
 """Training steps of a loop of one's own: forward and backward of a network as two CUDA graphs.
 
-Autograd sees one node, whose inputs are the parameters that the output depends on. A batch is
-planned as without graphs, and copied to memory of fixed size (`pcnn.graphs.fixed_input`); running
-statistics are those of its true rows. The graphs hold one forward pass at a time: one that comes
+Autograd sees one node, whose inputs are the parameters that the output depends on. On voxels the
+plan of a batch is a graph too (`pcnn.graphs.memory`); what a graph cannot plan is planned before,
+and copied to memory of fixed size (`pcnn.graphs.fixed_input`). Running statistics are those of the
+true rows. The graphs hold one forward pass at a time: one that comes
 before the backward of the first is for others (`pcnn.nn.planned`). What graphs do not hold is
 computed anew, eagerly: gradients of gradients, and a second backward of one output.
 """
@@ -10,7 +11,7 @@ computed anew, eagerly: gradients of gradients, and a second backward of one out
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,16 +20,26 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from pcnn.graphs import INSIDE
-from pcnn.graphs.automatic import AutocastOf, Call, Changed, Graphs, Place, Run
+from pcnn.graphs.automatic import AutocastOf, Call, Changed, Graphs, Left, Place, Run
 from pcnn.graphs.capture import CudaGraphs, NoGraph
-from pcnn.graphs.fixed_input import FixedInput, NoFixedSize, Planned, Unfit, part_of
-from pcnn.graphs.outputs import Copies, FixedOutput, check_agreement, features_of
+from pcnn.graphs.fixed_input import (
+    FixedInput,
+    NoFixedSize,
+    Planned,
+    Unfit,
+    levels_of,
+    part_of,
+)
+from pcnn.graphs.memory import VoxelMemory, plans_inside, room_for
+from pcnn.graphs.outputs import Copies, FixedOutput, Levels, check_agreement, features_of
 from pcnn.graphs.snapshot import NetworkSnapshot
 from pcnn.maps.place import Part, place
 from pcnn.tensor import SparseTensor
 
 #: The gradient of a parameter begins at a multiple of so many numbers, where wide reads begin.
 ALIGNED = 64
+#: Rows of a level that norms have a variance over.
+FEWEST = 2
 #: Largest difference of all gradients, as a share of their norm, between a graph and eager.
 GRADIENTS_AGREE = 0.2
 
@@ -85,20 +96,21 @@ class StepPlace(Place):
     """Memory and graphs of a step."""
 
     def __init__(
-        self, memory: FixedInput, run: Run, modes: AutocastOf, follows: bool, leaves: list[Tensor]
+        self, memory: Any, run: Run, modes: AutocastOf, follows: bool, leaves: list[Tensor]
     ) -> None:
         super().__init__(memory, run, modes)
         self._leaves = leaves  # what the network computes with, in place of parameters
-        features = memory.tensor.features.detach().requires_grad_(follows)
-        self._input = SparseTensor(features, memory.tensor.geometry)
         self._follows = follows
+        self._features: Tensor  # of the input
         self.starts: list[Tensor] = []  # gradients that backward begins from
         self.features_grad: Tensor | None = None
         self.reached: list[bool] = []  # parameters that the output depends on
 
     def forward(self) -> None:
+        x: SparseTensor = self.memory.tensor
+        self._features = x.features.detach().requires_grad_(self._follows)
         with torch.enable_grad(), self._modes.again():
-            self.output = self._run(self._input)
+            self.output = self._run(SparseTensor(self._features, x.geometry))
 
     def backward(self, gradients: Gradients) -> None:
         """Write the gradients of the parameters, from those of the output."""
@@ -107,7 +119,7 @@ class StepPlace(Place):
             raise NoGraph("its output needs no gradient")
         if not self.starts:
             self.starts = [torch.zeros_like(end) for end in ends]
-        inputs = [*([self._input.features] if self._follows else []), *self._leaves]
+        inputs = [*([self._features] if self._follows else []), *self._leaves]
         with torch.autocast(self._modes.device, enabled=False):
             found = list(torch.autograd.grad(ends, inputs, self.starts, allow_unused=True))
         if self._follows:
@@ -119,28 +131,34 @@ class StepPlace(Place):
 class StepCall:
     """A forward pass by graphs, whose backward may follow."""
 
-    def __init__(
-        self, steps: OwnSteps, step_place: StepPlace, given: Planned, model: nn.Module
-    ) -> None:
-        self.steps, self.place, self.given, self.model = steps, step_place, given, model
-        self.modes = AutocastOf(given.x.device.type)
+    levels: Levels  # of the input, once the forward pass is launched
+
+    def __init__(self, steps: OwnSteps, step_place: StepPlace, item: Any, model: nn.Module) -> None:
+        self.steps, self.place, self.item, self.model = steps, step_place, item, model
+        self.x: SparseTensor = item.x if isinstance(item, Planned) else item
+        self.modes = AutocastOf(self.x.device.type)
         self.is_pending = True
+
+    def forward(self) -> list[Tensor]:
+        """The output's tensors, on memory of their own."""
+        found, self.levels = self.steps.forward(self.place, self.item)
+        return found
 
     def gradients(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Gradients of features and parameters."""
         if self.is_pending and not torch.is_grad_enabled():
             self.is_pending = False
-            return self.steps.backward(self.place, self.given, grads)
+            return self.steps.backward(self.place, len(self.x), grads)
         return self._computed_anew(grads)
 
     def _computed_anew(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         create = torch.is_grad_enabled()
-        parameters, features = self.steps.parameters, self.given.x.features
+        parameters, features = self.steps.parameters, self.x.features
         inputs = [*([features] if features.requires_grad else []), *parameters]
         token = INSIDE.set(True)
         try:
             with torch.enable_grad(), self.modes.again():
-                outputs = features_of(on_copies(self.model, self.given.x))
+                outputs = features_of(on_copies(self.model, self.x))
             ends, starts = _paired(outputs, grads)
             found = torch.autograd.grad(
                 ends, inputs, starts, create_graph=create, allow_unused=True
@@ -157,7 +175,7 @@ class _Step(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.call = call
         ctx.set_materialize_grads(False)
-        found = tuple(call.steps.forward(call.place, call.given))
+        found = tuple(call.forward())
         ends = zip(found, features_of(call.place.output), strict=True)
         ctx.mark_non_differentiable(*(one for one, end in ends if not end.requires_grad))
         return found
@@ -183,6 +201,8 @@ class OwnSteps(Graphs):
     def _start(self, model: nn.Module) -> None:
         self.parameters = [one for one in model.parameters() if one.requires_grad]
         self.buffers = list(model.buffers())
+        # as they were before a step whose plan is a graph
+        self._buffers_before = [torch.empty_like(one) for one in self.buffers]
         # statistics change unseen, as by torch's own norms: backward passes may need them
         self._counters = [one for one in self.buffers if not one.is_floating_point()]
         self._device = self.parameters[0].device
@@ -192,22 +212,38 @@ class OwnSteps(Graphs):
     def _item(self, given: Any, call: Call) -> tuple[Hashable, Any] | None:
         if not self._holds():  # looked at while the device may be busy
             raise Changed
-        call.planner(given.geometry, True)
-        planned = Planned.of(call.planner.recipe_on(given.geometry), given)
-        if min(planned.sizes.rows) < 2:  # norms have no variance there
+        at, follows = given.geometry, given.features.requires_grad
+        if at.rows >= FEWEST and plans_inside(given, call.planner, True):
+            kind = given.channels, given.dtype, at.batch_size, follows
+            return ("voxel", self.edges.above(at.rows), *kind), given
+        call.planner(at, True)
+        planned = Planned.of(call.planner.recipe_on(at), given)
+        if min(planned.sizes.rows) < FEWEST:
             return None
         room = planned.sizes.room(self.edges)
-        return (room.rows[0], room.form, given.features.requires_grad), planned
+        return ("planned", room.rows[0], room.form, follows), planned
 
-    def _replayed(self, place: StepPlace, item: Planned, call: Call) -> Any:
-        if not item.sizes.fits(place.memory.room):
-            raise Unfit
+    def _replayed(self, place: StepPlace, item: Any, call: Call) -> Any:
         step = StepCall(self, place, item, call.model)
-        found = _Step.apply(step, item.x.features, *self.parameters)  # type: ignore[no-untyped-call]
+        found = _Step.apply(step, step.x.features, *self.parameters)  # type: ignore[no-untyped-call]
         self._last = weakref.ref(step)
-        return place.fixed.rebuilt(found, item.levels)
+        return place.fixed.rebuilt(found, step.levels)
 
-    def _made(self, given: Any, item: Planned, before: Any, call: Call) -> tuple[StepPlace, Any]:
+    def _memory(self, given: SparseTensor, item: Any, before: Any, call: Call) -> Any:
+        """Memory for an input, and for all that fits the room before."""
+        if isinstance(item, Planned):
+            room = item.sizes.room(self.edges)
+            room = room if before is None else room.joined(before)
+            return FixedInput(call.planner.recipe_on(given.geometry), item, room)
+        call.planner(given.geometry, True)
+        sites = levels_of(call.planner.recipe_on(given.geometry), given)
+        if min(level.rows for level in sites) < FEWEST:
+            raise Left
+        sizes = self.edges.above(len(given)), self.edges, before
+        inside = room_for(call.planner, given, *sizes, keyed=True, backward=True)
+        return VoxelMemory(call.planner.on_voxels, given, inside, backward=True)
+
+    def _made(self, given: Any, item: Any, before: Any, call: Call) -> tuple[StepPlace, Any]:
         """Capture the graphs of a size, and hold them to an eager step."""
         model = call.model
         if any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
@@ -215,9 +251,7 @@ class OwnSteps(Graphs):
         if not self.places:
             self._gradients = Gradients(self.parameters)
         self._gradients.let_go()
-        room = item.sizes.room(self.edges)
-        room = room if before is None else room.joined(before)
-        held = FixedInput(call.planner.recipe_on(given.geometry), item, room)
+        held = self._memory(given, item, before, call)
         # Autograd keeps one end for every parameter, on the stream that used it first: while a loss
         # of the loop is alive, on that of the loop, where a captured backward may not end. And no
         # statistics that it needs may be seen to change. So both are other tensors on one memory.
@@ -235,15 +269,22 @@ class OwnSteps(Graphs):
         follows = given.features.requires_grad
         made = StepPlace(held, again, call.modes, follows, list(leaves.values()))
         backward = partial(made.backward, self._gradients)
+        kept = list(map(Part, self._buffers_before, self.buffers))
+
+        def plan() -> None:
+            held.plan()
+            place(kept)
+
+        plans = () if isinstance(held, FixedInput) else (plan,)
         with torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
             before = [one.clone() for one in self.buffers]
             try:
-                self._captured(made, item, made.forward, backward)
+                self._captured(made, item, *plans, made.forward, backward)
                 few = part_of(given.replace(given.features.detach()))
                 for one in (given, few):  # the second leaves most rows spare: none may be looked at
                     try:
                         self._check(made, one, call)
-                    except (Unfit, NoFixedSize):  # fewer rows may be tiled in other sections
+                    except (Unfit, NoFixedSize, Left):  # fewer rows may be in other sections
                         held.check()
             finally:
                 with torch.no_grad():
@@ -254,13 +295,13 @@ class OwnSteps(Graphs):
 
     def _check(self, made: StepPlace, x: SparseTensor, call: Call) -> None:
         """Hold forward and backward to an eager step."""
-        call.planner(x.geometry, True)
-        given = Planned.of(made.memory.recipe, x)
-        if not given.sizes.fits(made.memory.room):
-            raise Unfit
+        found = self._item(x, call)
+        if found is None:
+            raise Left
         with torch.enable_grad(), call.modes.again():
             wanted = on_copies(call.model, x)
-        made.fixed = FixedOutput(made.output, made.memory.levels, wanted, given.levels)
+        levels = levels_of(call.planner.recipe_on(x.geometry), x)
+        made.fixed = FixedOutput(made.output, made.memory.levels, wanted, levels)
         draw = torch.Generator(x.device).manual_seed(0)
         grads = [
             torch.randn(one.shape, generator=draw, device=x.device, dtype=one.dtype)
@@ -270,8 +311,8 @@ class OwnSteps(Graphs):
         ]
         ends, starts = _paired(features_of(wanted), grads)
         exact = torch.autograd.grad(ends, self.parameters, starts, allow_unused=True)
-        check_agreement(self.forward(made, given), features_of(wanted))
-        _, *own = self.backward(made, given, grads)
+        check_agreement(self.forward(made, found[1])[0], features_of(wanted))
+        _, *own = self.backward(made, len(x), grads)
         off = norm = 0.0
         for one, other in zip(own, exact, strict=True):
             if (one is None) != (other is None):
@@ -282,19 +323,36 @@ class OwnSteps(Graphs):
         if not off <= GRADIENTS_AGREE**2 * norm:
             raise NoGraph("in memory of fixed size its gradients are others")
 
-    def forward(self, own: StepPlace, given: Planned) -> list[Tensor]:
-        """Replay forward on a batch; tensors of the output on memory of their own."""
+    def forward(self, own: StepPlace, item: Any) -> tuple[list[Tensor], Levels]:
+        """Replay forward on a batch; tensors of the output on memory of their own, and levels."""
         with torch.no_grad():
-            own.memory.take(given)
-            own.graphs[0]()
+            reading = self.plan(own, item)
+            own.graphs[-2]()
             torch.autograd.graph.increment_version(self._counters)  # a replay counts no change
             copies = Copies()
-            found = own.fixed.copies(own.output, copies, given.levels)
+            sites_of = own.memory.sites(item, own.fixed.wanted, copies)
+            numbers = reading()  # waits for the plan, while the device computes
+            try:
+                if numbers and min(own.memory.rows(item, numbers)) < FEWEST:
+                    raise Left
+                levels = sites_of(numbers)
+            except Exception:
+                if numbers:
+                    place(list(map(Part, self.buffers, self._buffers_before)))
+                raise
+            found = own.fixed.copies(own.output, copies, levels)
             copies.fill()
-            return found
+            return found, levels
+
+    def plan(self, own: StepPlace, item: Any) -> Callable[[], list[int]]:
+        """Take a batch and replay its plan, if that is a graph; what reads the plan's report."""
+        own.memory.take(item)
+        for plan in own.graphs[:-2]:
+            plan()
+        return self._reading(own)
 
     def backward(
-        self, own: StepPlace, call: Planned, grads: Sequence[Tensor | None]
+        self, own: StepPlace, rows: int, grads: Sequence[Tensor | None]
     ) -> list[Tensor | None]:
         """Replay backward from gradients of an output: of features, and of the parameters."""
         ends = zip(features_of(own.output), grads, strict=True)
@@ -306,11 +364,11 @@ class OwnSteps(Graphs):
                 source = start[:0] if grad is None else grad.to(start.dtype)
                 parts.append(Part(start, source, 0))
             place(parts)
-            own.graphs[1]()
+            own.graphs[-1]()
             pairs = zip(self._gradients.views(self._in_place), own.reached, strict=True)
             found = [one if reached else None for one, reached in pairs]
             features = own.features_grad
-            return [None if features is None else features[: len(call.x)].clone(), *found]
+            return [None if features is None else features[:rows].clone(), *found]
 
 
 def _paired(outputs: Sequence[Tensor], grads: Sequence[Tensor | None]) -> Any:

@@ -8,20 +8,18 @@ other weights, nothing is handed out.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 import torch
 from torch import nn
 
-from pcnn.geometry import VoxelGrid
 from pcnn.graphs.automatic import Call, Changed, Graphs, Place
 from pcnn.graphs.capture import CudaGraphs, NoGraph
 from pcnn.graphs.fixed_input import FixedInput, NoFixedSize, Planned, Unfit, part_of
-from pcnn.graphs.memory import VoxelMemory, room_for
+from pcnn.graphs.memory import VoxelMemory, plans_inside, room_for
 from pcnn.graphs.outputs import Copies, FixedOutput, check_agreement
 from pcnn.graphs.snapshot import NetworkSnapshot, Snapshot
-from pcnn.kernels.streams import own_stream
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
@@ -60,7 +58,7 @@ class Runner(Graphs):
         if not at.rows or at.count is not None:
             return None
         kind = given.channels, given.dtype, at.batch_size
-        if _plans_inside(given, call.planner):
+        if plans_inside(given, call.planner, False):
             return ("voxel", self.edges.above(at.rows), *kind), given
         call.planner(at, False)
         planned = Planned.of(call.planner.recipe_on(at), given, backward=False)
@@ -93,9 +91,6 @@ class Runner(Graphs):
             place = Place(memory, self.net, call.modes)
             plans = () if isinstance(memory, FixedInput) else (memory.plan,)
             self._captured(place, item, *plans, place.forward)
-            if memory.report is not None and self._device.type == "cuda":
-                report = memory.report
-                place.host = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
         output = self._checked(place, given, call)
         try:
             self._checked(place, self._part(given), call)  # no spare rows may be looked at
@@ -126,7 +121,7 @@ class Runner(Graphs):
             *plans, forward = place.graphs
             for plan in plans:
                 plan()
-            reading = self._reading(place, stream)
+            reading = self._reading(place)
             forward()
             copies = Copies()  # with spare rows: all is launched before the host waits
             sites_of = memory.sites(item, fixed.wanted, copies)
@@ -139,36 +134,6 @@ class Runner(Graphs):
             if stream is not None:
                 self._done = self._done or torch.cuda.Event()
                 self._done.record(stream)
-
-    def _reading(self, place: Place, stream: Any) -> Callable[[], list[int]]:
-        """Copy the report to the host beside the layers; the answer waits for it alone."""
-        report, host = place.memory.report, place.host
-        if report is None:
-            return list
-        if stream is None or host is None:
-            return report.tolist  # type: ignore[no-any-return]
-        side = own_stream(self._device, "report")
-        side.wait_stream(stream)
-        with torch.cuda.stream(side):
-            host.copy_(report, non_blocking=True)
-            arrived = torch.cuda.Event()
-            arrived.record(side)
-
-        def numbers() -> list[int]:
-            arrived.synchronize()
-            found: list[int] = host.tolist()
-            return found
-
-        return numbers
-
-
-def _plans_inside(x: SparseTensor, planner: Planner) -> bool:
-    """True if levels and maps of an input are made in its graph."""
-    at = x.geometry
-    if not isinstance(at, VoxelGrid):
-        return False
-    plain = at.tensor_stride == (1, 1, 1) and at.spatial_shape is None
-    return plain and at.downsampling == "floor" and planner.on_voxels.serves_rooms(at.device)
 
 
 def own_network(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:

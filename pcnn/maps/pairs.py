@@ -115,6 +115,14 @@ def pairs_layout(kernel_map: KernelMap) -> Layout:
     return *list_table(kernel_map.layout("table")[0], places, int(offsets[-1])), offsets
 
 
+def list_in_room(kernel_map: KernelMap, room: int) -> None:
+    """Give a map with a table ``pairs`` in a room of fixed size; of offsets no host knows."""
+    table = kernel_map.layout("table")[0]
+    places = places_in_table(table)
+    own = *list_table(table, places, room), places.first.to("meta")
+    kernel_map.edges.layouts["pairs", kernel_map.flipped] = own
+
+
 def table_layout(kernel_map: KernelMap) -> Layout:
     """Layout ``table`` from the other side's table, or as torch makes it."""
     check_table(kernel_map)

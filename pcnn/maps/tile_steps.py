@@ -50,9 +50,14 @@ def row_masks(table: Tensor) -> Tensor:
 
 
 def step_views(
-    views: Iterable[tuple[KernelMap, str]], cut: Collection[KernelMap] | None = None
+    views: Iterable[tuple[KernelMap, str]],
+    cut: Collection[KernelMap] | None = None,
+    spare: bool = False,
 ) -> None:
-    """Have many maps hold their ``steps`` or ``fitting_steps`` after one sort."""
+    """Have many maps hold their ``steps`` or ``fitting_steps`` after one sort.
+
+    Spare: rows that hold no site have a place, so that products write 0 there.
+    """
     asked = sorted(views, key=lambda one: one[0].flipped)
     sparse = _sparse([view for view, name in asked if name == "fitting_steps"], cut)
     wanted: dict[tuple[KernelMap, str], Source] = {}
@@ -62,7 +67,7 @@ def step_views(
         there = other.has(name) or (other, name) in wanted
         if not (view.has(name) or (view.symmetric and view.one_per_slot and there)):
             sections = sections_of(view) if name == "fitting_steps" else 1
-            wanted[view, name] = Source.of(view, sections)
+            wanted[view, name] = Source.of(view, sections, spare)
     for (view, name), layout in zip(wanted, steps_of(list(wanted.values())), strict=True):
         view.edges.layouts[name, view.flipped] = layout
     for view, name in asked:
@@ -97,13 +102,13 @@ class Source(NamedTuple):
     steps: int  # that there is room for
 
     @classmethod
-    def of(cls, view: KernelMap, sections: int) -> Source:
+    def of(cls, view: KernelMap, sections: int, spare: bool = False) -> Source:
         """Any map."""
         if view.one_per_slot:
             (table,), (masks,) = view.layout("table"), view.layout("masks")
             (rows, volume), width = table.shape, -(-view.volume // sections)
-            tiles = sections * -(-rows // TILE_ROWS)
-            sizes = rows, volume, sections, view.out_count, tiles, width, tiles * width
+            tiles, sites = sections * -(-rows // TILE_ROWS), None if spare else view.out_count
+            sizes = rows, volume, sections, sites, tiles, width, tiles * width
             return cls(table, masks, None, *sizes)
         (in_index, slots, row_offsets), rows = view.layout("rows_csr"), view.n_out
         tiles, triplets, volume = -(-rows // TILE_ROWS), in_index.shape[0], view.volume

@@ -38,6 +38,7 @@ from pcnn.maps.levels import (
     scratch_words,
     unique_sites,
 )
+from pcnn.maps.pairs import list_in_room
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.windowed import Windowed
 from pcnn.ops.recipe import Recipe
@@ -68,10 +69,11 @@ class Room:
     whole: bool = False  # the finest level is found there too
     #: maps, by number in the recipe and side, whose ``fitting_steps`` are in sections
     cut: frozenset[tuple[int, bool]] = frozenset()
+    triplets: tuple[int, ...] = ()  # of every map; empty where a plan lists none
 
     def holds(self, other: Room) -> bool:
         """True if a cloud that takes the other room fits into this one."""
-        theirs, own = ((*r.rows, *r.passes, r.words) for r in (other, self))
+        theirs, own = ((*r.rows, *r.passes, r.words, *r.triplets) for r in (other, self))
         return all(needed <= there for needed, there in zip(theirs, own, strict=True))
 
 
@@ -218,23 +220,30 @@ class DevicePlan:
         """The same without a look at the report; a cloud that does not fit has no sites."""
         sizes = room.passes, room.words, batch_size
         made = self._launched(cells, *sizes, beside, count, room, meanwhile)
-        grid, tables = self._grid(made, batch_size, None), self._tables(made, False)
-        return *self._finish(grid, made, tables, None, beside), made.report
+        tables = self._tables(made, bool(room.triplets))
+        grid = self._grid(made, batch_size, None)
+        return *self._finish(grid, made, tables, None, beside, room.triplets), made.report
 
-    def seen(self, numbers: Sequence[int], batch_size: int) -> Room:
+    def seen(self, numbers: Sequence[int], batch_size: int, listed: bool = False) -> Room:
         """The room that a cloud takes, from its report; 0 behind the first that does not fit."""
         self._check_extent(numbers, batch_size)
         rows = tuple(numbers[FINEST : HEAD + len(self.wanted)])
         passes = numbers[ROOT_PASSES], numbers[LEVEL_PASSES]
-        return Room(0, rows, passes, numbers[WORDS])
+        triplets = tuple(sum(numbers[entry.slots]) for entry in self.maps if listed)
+        return Room(0, rows, passes, numbers[WORDS], triplets=triplets)
 
-    def room_of(self, grid: VoxelGrid, keyed: bool = False) -> Room:
-        """The room that a planned geometry of the same network takes; keyed: from sorted keys."""
+    def room_of(self, grid: VoxelGrid, keyed: bool = False, listed: bool = False) -> Room:
+        """The room that a planned geometry of the same network takes; keyed: from sorted keys.
+
+        Listed: its plan lists triplets.
+        """
         grids = self.recipe.levels_of(grid)
         sizes = {self.place[number]: level.rows for number, level in enumerate(grids)}
-        cut = set()
+        cut, triplets = set(), []
         for number, planned in enumerate(self.recipe.maps):
             built = planned.found(grids)
+            if listed and built is not None:
+                triplets.append(built.triplets)
             for flipped in (False, True):
                 if built is not None and ("fitting_steps", flipped) in built.edges.layouts:
                     tiles = len(built.edges.layouts["fitting_steps", flipped][0])
@@ -247,7 +256,7 @@ class DevicePlan:
         points, rows = 0 if grid.inverse is None else len(grid.inverse), sorted(sizes)
         # passes also where a larger box would leave bitmaps out
         many = tuple(sizes[place] for place in rows)
-        return Room(points, many, self.passes, words, whole, frozenset(cut))
+        return Room(points, many, self.passes, words, whole, frozenset(cut), tuple(triplets))
 
     def _words(self, grid: VoxelGrid, *finest: Triple) -> int:
         """Of the bitmaps that the levels of a geometry take; 0 where they are sorted."""
@@ -389,12 +398,14 @@ class DevicePlan:
         tables: dict[int, Task | DisjointTables],
         listed: list[int] | None,  # the report, if triplets are listed
         beside: Beside | None = None,
+        triplets: Sequence[int] = (),  # of the maps, that a room lists
     ) -> tuple[Grids, Maps]:
         """Cache levels and maps on the geometry."""
+        beside = beside or Beside()
         # a room says which maps are cut
         dense = not made.sites[0].fixed and any(entry.is_large for entry in self.maps)
-        counted = made.report.to(torch.int64) if listed or dense else made.report
-        with (beside or Beside()).branch(made.levels):
+        counted = made.report.to(torch.int64) if listed or dense or triplets else made.report
+        with beside.branch(made.levels):
             above = self._rows_above(made, tables)
         grids: Grids = [grid] + [None] * len(self.recipe.levels)
         for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
@@ -418,8 +429,11 @@ class DevicePlan:
             if listed:
                 ends = [0, *itertools.accumulate(listed[entry.slots])]
                 built.edges.layouts["offsets", False] = (torch.tensor(ends),)
-            if listed or (entry.is_large and dense):
+            if listed or triplets or (entry.is_large and dense):
                 built.edges.layouts["counts", False] = (counted[entry.slots],)
+            if triplets:
+                with beside.branch(found):
+                    list_in_room(built, triplets[entry.number])
             maps[entry.number] = source.add_map(target, kernel, built)
         return grids, maps
 

@@ -128,8 +128,10 @@ class NetworkPlan:
                     sectioned.append(views[-1][0])
         if has_kernels(device):
             steps = ((view, name) for view, name in views if name in STEPS)
-            step_views(steps, None if cut is None else sectioned)
-            _read_offsets(view for view, name in views if layout_kind(name).lists_triplets)
+            # sums over all rows, as in gradients of linear layers, meet zeros in spare ones
+            step_views(steps, None if cut is None else sectioned, spare=backward)
+            if cut is None:  # a room holds pairs without them
+                _read_offsets(view for view, name in views if layout_kind(name).lists_triplets)
         for view, name in views:
             view.layout(name)
         for built, wanted in pairs:

@@ -38,7 +38,10 @@ class VoxelPlan(NetworkPlan):
         }
         # no level or list is counted one by one
         floored = together and len(self.fixed.strides) > len(recipe.levels)
-        self._is_fixed = floored and self.names[False] <= {"table", "masks", *STEPS}
+        fixed = {"table", "masks", *STEPS}
+        more = {False: fixed, True: fixed | {"pairs", "counts"}}
+        #: whether rooms hold all layouts, by whether backward follows
+        self._fits = {both: floored and self.names[both] <= more[both] for both in more}
 
     def __call__(
         self,
@@ -68,12 +71,13 @@ class VoxelPlan(NetworkPlan):
         batch_size: int,
         room: Room,
         meanwhile: Meanwhile | None = None,
+        backward: bool = False,
     ) -> tuple[VoxelGrid, Tensor]:
-        """Cells to a planned geometry for inference, in a room of fixed size; nothing waits."""
+        """Cells to a planned geometry in a room of fixed size; nothing waits."""
         beside = Beside(cells.device)
         given = cells, count, batch_size, room, beside, meanwhile
         grids, maps, report = self.fixed.in_room(*given)
-        geometry = self._finish(grids, maps, False, room)
+        geometry = self._finish(grids, maps, backward, room)
         beside.join()
         return geometry, report
 
@@ -82,9 +86,13 @@ class VoxelPlan(NetworkPlan):
         """The plan of rooms, see `serves_rooms`."""
         return self._device_plan((1, 1, 1), "floor")
 
-    def serves_rooms(self, device: torch.device) -> bool:
+    def serves_rooms(self, device: torch.device, backward: bool = False) -> bool:
         """True if `in_room` serves the network: nothing of a plan waits for the device."""
-        return self._is_fixed and has_kernels(device)
+        return self._fits[backward] and has_kernels(device)
+
+    def lists(self, backward: bool) -> bool:
+        """True if some layouts list triplets."""
+        return self._lists[backward]
 
     def _device_plan(self, spacing: Triple, downsampling: str) -> DevicePlan:
         """The plan for sites of one spacing."""

@@ -36,7 +36,7 @@ PHASES = {
 }
 CALLBACKS, LOSS, FORWARD, BACKWARD, OTHER = "callbacks", "loss", "forward", "backward", "other"
 #: Functions of steps in graphs, by the end of their file and their name.
-GRAPHED = {("fixed_input.py", "take"): "plan and copy", ("own_steps.py", "forward"): FORWARD}
+GRAPHED = {("own_steps.py", "plan"): "plan and copy", ("own_steps.py", "forward"): FORWARD}
 #: A backward node, under the number of the operator that it is the gradient of.
 _NODE, _NUMBER = "autograd::engine::evaluate_function", "Sequence number"
 #: In the functions of the measurement itself, which waits at its end.

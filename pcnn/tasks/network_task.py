@@ -84,7 +84,8 @@ class NetworkTask(L.LightningModule):
         def prepare() -> Any:
             moved = self.arrived(batch.to(device, non_blocking=True))
             for tensor in self.inputs(moved):
-                net.planner(tensor.geometry, self.training)
+                if not net.plans_in_graph(tensor):
+                    net.planner(tensor.geometry, self.training)
             return moved
 
         def tensors(moved: Any) -> Iterator[Tensor]:

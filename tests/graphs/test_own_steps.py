@@ -14,10 +14,11 @@ from torch.nn import functional as F
 import pcnn
 from pcnn.graphs.automatic import AFTER
 from pcnn.graphs.fixed_input import Edges
+from pcnn.graphs.memory import VoxelMemory
 from pcnn.models import SPVCNN, MinkUNet42, ResUNetBN2C
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
-from tests.graphs.graphed import ROWS, TILES, Pools, cloud, points, rerun, tensors
+from tests.graphs.graphed import KERNELS, ROWS, TILES, Pools, cloud, points, rerun, tensors
 from tests.graphs.test_own_graphs import Small, doubled
 
 EDGES = Edges(128, 1.3)
@@ -43,6 +44,11 @@ def pools() -> Any:
 
 def spvcnn() -> Any:
     return SPVCNN(2, 3, 0.125, dropout=0.0, engine=TILES).double()
+
+
+def made_inside() -> Any:
+    """Every level has a norm, and a plan inside of the graphs."""
+    return MinkUNet42(2, 3, 0.125, KERNELS).double()
 
 
 def batch(net: Any, seed: int) -> SparseTensor:
@@ -101,6 +107,24 @@ def test_a_loop_learns_the_same(make: Callable[[], Any]) -> None:
             optimizer.step()
     assert both[0].graphs_reason is None
     assert replays(both[0]) >= 3
+
+
+@pytest.mark.usefixtures("emulated")
+def test_levels_maps_and_pairs_are_made_inside_a_graph() -> None:
+    both = twins(made_inside)
+    # of another density, so that lists and coarser levels outgrow their room; of one site above
+    extents = 24, 24, 24, 24, 60, 24, 12, 60, 3, 24
+    for seed, extent in enumerate(extents):
+        for net in both:
+            net.zero_grad()
+            size = 30 if extent == 3 else 160
+            x = cloud(size, seed, extent)[0]
+            loss_of(net(x.replace(x.features.double()))).backward()
+        same(*both)
+    places = [one for steps in both[0]._steps for one in steps.places.values()]
+    assert both[0].graphs_reason is None
+    assert all(isinstance(one.memory, VoxelMemory) for one in places)
+    assert replays(both[0]) >= 5
 
 
 def test_gradients_add_up_and_reach_the_features() -> None:

@@ -37,7 +37,7 @@ TRACE = [
     launch(41, 2),
     launch(60, 3),
     event("python_function", "/x/pcnn/graphs/own_steps.py(7): forward", 62, 7),
-    event("python_function", "/x/pcnn/graphs/fixed_input.py(7): take", 63, 2),
+    event("python_function", "/x/pcnn/graphs/own_steps.py(7): plan", 63, 2),
     launch(64, 8),
     launch(66, 9),
     event("python_function", "/x/site-packages/lightning/core.py(3): log", 70, 15),

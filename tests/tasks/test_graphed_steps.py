@@ -179,7 +179,7 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
         (task, collate, 4, 1),
         (task, collate, 4, 2),
         (describing, pairs, 6, 2),
-        (partial(describing, engine=ROWS), partial(pairs, geometry="point"), 10, 2),
+        (partial(describing, engine=ROWS), partial(pairs, geometry="point"), 12, 2),
     ],
 )
 def test_a_training_ends_with_the_same_weights(
