@@ -143,13 +143,14 @@ class FiniteSteps(Callback):
         total, in_a_row, large = (int(value) for value in self._counts.tolist())
         statistics = running(pl_module)
         # they may break under a loss that is finite: one of nothing is 0, whatever the features are
-        finite = [torch.isfinite(value).all() for value in statistics.values()]
-        good = torch.stack(finite).tolist() if finite else []  # one wait
+        sums = list(torch._foreach_norm(list(statistics.values()), 1)) if statistics else []
+        good = torch.isfinite(torch.stack(sums)).tolist() if statistics else []  # one wait
+        targets, sources = [], []
         for (name, value), whole in zip(statistics.items(), good, strict=True):
-            if whole:
-                self._kept[name].copy_(value)
-            else:
-                value.copy_(self._kept[name])
+            targets.append(self._kept[name] if whole else value)
+            sources.append(value if whole else self._kept[name])
+        if targets:
+            torch._foreach_copy_(targets, sources)
         if total + large != self._told:
             rank_zero_warn(
                 f"{counted(total + large, 'step')} so far had a loss that is NaN or infinite "

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from pcnn.callbacks.lightning_internals import logged_step
+from pcnn.callbacks.lightning_internals import leave_unwatched, logged_step
 from pcnn.geometry import PointSet
 
 
@@ -59,6 +59,7 @@ class Throughput(Callback):
         self._between = self._waited = self._spent = 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        leave_unwatched(trainer)
         if pl_module.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(pl_module.device)
         self._end = None

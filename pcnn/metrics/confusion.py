@@ -78,16 +78,21 @@ class ConfusionMatrix(Metric):
 
     def update(self, pred: Tensor, target: Tensor) -> None:
         """Add the points of one batch; arguments and errors as of `counted`."""
-        self.add(*self.counted(pred, target))
-
-    def add(self, counts: Tensor, invalid: Tensor) -> None:
-        """Add what `counted` returned."""
+        counts, invalid = counted(pred, target, self.num_classes, self.ignore_index)
         self.counts += counts
         self.invalid += invalid
 
-    def counted(self, pred: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Count the points of one batch; the state stays as it is."""
-        return counted(pred, target, self.num_classes, self.ignore_index)
+    def add_classes(self, pred: Tensor, target: Tensor) -> None:
+        """Add points whose predictions are all classes; whose truth is none are left out.
+
+        A third of the launches of `update`, for training steps.
+        """
+        c = self.num_classes
+        rows = target.clamp(-1, c)  # what is no class is counted before or behind the matrix
+        cell = torch.add(pred, rows, alpha=c + 1).add_(c + 1)
+        flat = torch.zeros((c + 2) * (c + 1), dtype=torch.int64, device=cell.device)
+        flat.scatter_add_(0, cell, torch.ones_like(cell))
+        self.counts += flat.view(c + 2, c + 1)[1:-1]
 
     def compute(self) -> Tensor:
         """Return the counts, summed over ranks."""

@@ -113,7 +113,7 @@ class RegistrationTask(NetworkTask):
         both = self.sides(batch)
         loss: Tensor = self.loss(*both, batch)
         size = max(batch.batch_size, 1)
-        self.log("train/loss", loss.detach(), batch_size=size)
+        self.log_loss(loss, size)
         if self.is_logged:
             self.log_dict(self.seen(*both, batch.positives), batch_size=size)
         self.log_step(len(batch.positives), size)

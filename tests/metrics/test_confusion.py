@@ -33,6 +33,18 @@ def test_counts_equal_a_plain_loop(dtype):
     assert metric.compute().sum() == 0
 
 
+@pytest.mark.parametrize("ignore", [5, 255, -1, -100])
+def test_rows_of_a_step_are_counted_the_same(ignore):
+    metric, plain = ConfusionMatrix(5, ignore), ConfusionMatrix(5, ignore)
+    for seed in range(2):
+        generator = torch.Generator().manual_seed(seed)
+        pred, target = torch.randint(0, 5, (2, 99), generator=generator)
+        target[::7] = ignore
+        metric.add_classes(pred, target)
+        plain.update(pred, target)
+    assert torch.equal(metric.counts, plain.compute())
+
+
 def test_counts_beyond_float32_stay_exact():
     metric = ConfusionMatrix(2)
     metric.counts += 2**24

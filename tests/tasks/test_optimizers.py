@@ -12,9 +12,11 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW
 
-from pcnn.tasks.fused_optimizer import made_for
+from pcnn.graphs.capture import Work
+from pcnn.tasks.fused_optimizer import UpdateScaler, made_for
 from pcnn.tasks.network_task import NetworkTask, parameter_groups
-from pcnn.tasks.schedules import constant
+from pcnn.tasks.schedules import cosine
+from tests.graphs.graphed import rerun
 from tests.tasks.quiet import loader, trainer_for
 
 CUDA = torch.device("cuda")
@@ -64,24 +66,34 @@ def test_momentum_begins_behind_a_step_that_was_left_out(loaded: bool, nesterov:
 
 
 class Line(NetworkTask):
+    """Gradients lie where they lay before, as those of graphs do, but in every fifth step."""
+
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         loss: Tensor = self.net(batch).square().mean()
         self.log_step(1, 8)
         return loss
 
+    def on_after_backward(self) -> None:
+        weight = self.net.weight
+        self.place = getattr(self, "place", torch.empty_like(weight))
+        if self.trainer.global_step % 5 != 4:
+            weight.grad = self.place.copy_(weight.grad)
 
-def trained(path: Any, fused: bool, batches: list[Tensor], clip: float | None) -> Tensor:
+
+def trained(
+    path: Any, fused: bool, batches: list[Tensor], clip: float | None, scaler: Any = None
+) -> Tensor:
     net = nn.Linear(4, 1, bias=False)
     nn.init.ones_(net.weight)
     optimizer = partial(SGD, lr=0.1, momentum=0.9, fused=fused)
-    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+    scaler = scaler or torch.amp.GradScaler("cpu", init_scale=64.0)
     trainer = trainer_for(
         path,
         max_epochs=1,
         gradient_clip_val=clip,
         plugins=[MixedPrecision("16-mixed", "cpu", scaler)],
     )
-    trainer.fit(Line(net, optimizer, constant), loader(batches))
+    trainer.fit(Line(net, optimizer, partial(cosine, warmup_steps=3)), loader(batches))
     return net.weight.detach()
 
 
@@ -95,6 +107,39 @@ def test_fused_steps_scale_clip_and_skip_like_others(tmp_path: Any, clip: float 
     assert not torch.equal(plain, torch.ones(1, 4))
     broken = [torch.full((8, 4), torch.inf)]
     assert torch.equal(trained(tmp_path, True, broken, clip), torch.ones(1, 4))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_update_that_is_captured_does_the_same(tmp_path: Any, clip: Any, fails: bool) -> None:
+    torch.manual_seed(0)
+    batches = list(torch.randn(14, 8, 4))
+    batches[8] = torch.full((8, 4), torch.inf)
+    made: list[int] = []
+
+    def capture(work: Work) -> Work:
+        """Does nothing yet, as on a device; counts how often it is done again."""
+        if fails:
+            raise RuntimeError("no graph")
+        made.append(0)
+
+        def again() -> None:
+            made[-1] += 1
+            work()
+
+        return rerun(again)
+
+    plain = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=3)
+    own = UpdateScaler("cpu", capture, init_scale=64.0, growth_interval=3)
+    expected = trained(tmp_path, True, batches, clip, plain)
+    found = trained(tmp_path, True, batches, clip, own)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    assert own.state_dict() == plain.state_dict()
+    assert own.state_dict()["scale"] != 64.0
+    # steps 0, 4 and 9 are no repetitions, nor is one whose gradients have gone elsewhere
+    assert made == ([] if fails else [11])
+    assert own.reason == ("no graph" if fails else None)
 
 
 def test_norms_and_biases_do_not_decay() -> None:
