@@ -62,9 +62,8 @@ class CrossEntropy(nn.Module):
         total = each.sum()
         labelled = target != self.ignore_index
         if weight is None:
-            norm = labelled.sum().to(logits.dtype)
-        else:
-            norm = (weight[torch.where(labelled, target, 0)] * labelled).sum()
+            return total / labelled.sum().clamp(min=1)
+        norm = (weight[torch.where(labelled, target, 0)] * labelled).sum()
         return total / torch.where(norm > 0, norm, 1)
 
 
@@ -111,7 +110,9 @@ class WeightedSum(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the weighted sum for logits [N, C] and class ids [N], a scalar."""
-        total = logits.new_zeros(())
-        for weight, loss in zip(self.weights, self.losses, strict=True):
-            total = total + weight * loss(logits, target)
-        return total
+        if logits.dtype in (torch.float16, torch.bfloat16):
+            logits = logits.float()  # once for all
+        each = (loss(logits, target) for loss in self.losses)
+        terms = zip(self.weights, each, strict=True)
+        parts = [one if weight == 1 else weight * one for weight, one in terms]
+        return sum(parts[1:], parts[0])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 
 def lovasz_softmax(logits: Tensor, target: Tensor, ignore_index: int = 255) -> Tensor:
@@ -27,12 +30,29 @@ def lovasz_softmax(logits: Tensor, target: Tensor, ignore_index: int = 255) -> T
         logits = logits.float()
     if len(logits) == 0:
         return logits.sum()  # 0, and still attached to the graph
-    probabilities = logits.softmax(1)  # [N, C]
-    classes = torch.arange(logits.shape[1], device=logits.device)
-    foreground = target[:, None] == classes  # [N, C], false for ignored rows
-    errors = torch.where(foreground, 1 - probabilities, probabilities)
-    gradient = jaccard_gradient(errors.detach(), foreground, target != ignore_index)
-    return (errors * gradient).sum()
+    loss: Tensor = _Lovasz.apply(logits, target, ignore_index)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _Lovasz(torch.autograd.Function):
+    """With a gradient of its own, of two launches where autograd takes ten."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, ignore_index: int) -> Tensor:
+        probabilities = logits.softmax(1)  # [N, C]
+        classes = torch.arange(logits.shape[1], device=logits.device)
+        foreground = target[:, None] == classes  # [N, C], false for ignored rows
+        errors = probabilities.sub(foreground.to(logits.dtype)).abs_()
+        gradient = jaccard_gradient(errors, foreground, target != ignore_index)
+        ctx.save_for_backward(probabilities, torch.where(foreground, -gradient, gradient))
+        return (errors * gradient).sum()
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        probabilities, slope = ctx.saved_tensors
+        found = torch._softmax_backward_data(grad * slope, probabilities, 1, slope.dtype)
+        return found, None, None
 
 
 def jaccard_gradient(errors: Tensor, foreground: Tensor, labelled: Tensor) -> Tensor:
@@ -56,8 +76,10 @@ def jaccard_gradient(errors: Tensor, foreground: Tensor, labelled: Tensor) -> Te
     # labelled points count 1 to top, and ignored ones 0, behind all that is labelled: there the
     # loss of a class with points has reached 1 and grows no more
     level = (errors * (top - 1)).to(torch.int32).add_(1).clamp_(max=top) * labelled[:, None]
-    first = torch.arange(classes, dtype=torch.int32, device=errors.device) * 2 ** (bits + 1)
-    keys = (first + 2 * top).sub(level, alpha=2).add_(foreground)  # [N, C]
+    step, last = 2 ** (bits + 1), 2 * top  # from one class to the next; the last key of a class
+    ends = last + (classes - 1) * step + 1
+    first = torch.arange(last, ends, step, dtype=torch.int32, device=errors.device)
+    keys = first.sub(level, alpha=2).add_(foreground)  # [N, C]
     keys, order = keys.view(-1).sort()  # N of every class
     hits = keys.bitwise_and_(1).view(classes, rows)  # [C, N]
     # one scan over all classes, as torch scans one long row many times faster than several
@@ -65,9 +87,8 @@ def jaccard_gradient(errors: Tensor, foreground: Tensor, labelled: Tensor) -> Te
     end = seen[:, -1:]  # [C, 1] true points of this class and those before
     intersection = (end - seen).to(errors.dtype)
     union = intersection + torch.arange(1, rows + 1, device=errors.device)
-    growth = torch.where(hits > 0, 1 / union, intersection / (union * (union - 1).clamp(min=1)))
-    present = (end.diff(dim=0, prepend=torch.zeros_like(end[:1])) > 0).sum()
-    growth /= present.clamp(min=1)
+    growth = torch.where(hits > 0, 1 / union, intersection / (union - 1).clamp_(min=1).mul_(union))
+    growth /= hits.amax(1).sum().clamp(min=1)  # classes that are there
     return torch.empty_like(growth).view(-1).scatter_(0, order, growth.view(-1)).view(rows, classes)
 
 
