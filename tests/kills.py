@@ -42,6 +42,7 @@ OPTIONS = (
     "dataset.root=kitti",
     "trainer.max_steps=12",
     f"callbacks.checkpoint.checkpoint_every={EVERY}",
+    "callbacks.checkpoint.share=1",
     "logger.csv.flush_logs_every_n_steps=1",
     "callbacks.pictures=null",
 )

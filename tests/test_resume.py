@@ -20,6 +20,7 @@ OPTIONS = (
     "dataset.root=kitti",
     "trainer.max_steps=12",
     "callbacks.checkpoint.checkpoint_every=4",
+    "callbacks.checkpoint.share=1",
     *QUICK,
 )
 ALLOW = "allow_targets=[tests.experiment.kill]"

@@ -9,6 +9,7 @@ plain values only, with the resolved configuration under ``pcnn_config``.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +29,7 @@ from pcnn.checkpoints.checkpoint_file import read_checkpoint, write_whole
 from pcnn.config.values import values_in
 from pcnn.errors import ConfigError
 from pcnn.files.whole_file import drop_parts
-from pcnn.ranges import Count
+from pcnn.ranges import Count, Share
 
 #: What a checkpoint keeps of the callback.
 STATE = ("best_score", "best_step")
@@ -68,6 +69,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 class Checkpoint(LightningCheckpoint):
     """Keep ``<folder>/last.ckpt`` every some steps, ``best.ckpt`` by a figure of validations.
 
+    Where writing the former would take more than `share` of the time, it is left out until it does
+    not: a hundred steps of a GPU take no longer than three such files.
     A run continued from there does not differ from one that was never ended.
     """
 
@@ -78,6 +81,7 @@ class Checkpoint(LightningCheckpoint):
         monitor: str = "val/miou_present",
         mode: Literal["max", "min"] = "max",
         config: Mapping[str, Any] | None = None,
+        share: Share = 0.05,
     ) -> None:
         super().__init__()
         self.folder = Path(folder)
@@ -85,12 +89,14 @@ class Checkpoint(LightningCheckpoint):
         self.monitor = monitor
         self.mode = mode
         self.config = config
+        self.share = share
         #: figure of best.ckpt and the optimiser steps behind it
         self.best_score: float | None = None
         self.best_step: int | None = None
         self._seen_step = 0  # optimiser steps at the end of the batch before
         self._saved_step = 0  # optimiser steps in the last.ckpt written or resumed from
         self._behind_validation = False  # last.ckpt is due and waits for the validation
+        self._written, self._took = 0.0, 0.0  # when the last.ckpt before was, in how many seconds
 
     @property
     def best_model_path(self) -> str:
@@ -126,13 +132,19 @@ class Checkpoint(LightningCheckpoint):
             return
         # at the end of training Lightning counts a part of an epoch as a whole one: too late
         ends = is_last_batch(trainer) and not is_end_of_epoch(trainer)
-        if not ends and step % self.checkpoint_every:
+        if not ends and (step % self.checkpoint_every or not self._has_time(trainer)):
             return
         if is_validation_due(trainer):
             self._behind_validation = True
         elif step != self._saved_step:
             log_step(trainer)
             self._save_last(trainer)
+
+    def _has_time(self, trainer: Trainer) -> bool:
+        """Rank 0 decides, as all take part in saving."""
+        spent = time.monotonic() - self._written
+        enough = self._took <= self.share * (self._took + spent)
+        return bool(trainer.strategy.broadcast(enough))
 
     def save_for_stop(self, trainer: Trainer) -> None:
         """Write `last.ckpt` at a step boundary behind which the run stops.
@@ -211,5 +223,7 @@ class Checkpoint(LightningCheckpoint):
     def _save_last(self, trainer: Trainer) -> None:
         if is_dry_run(trainer):
             return
-        self._saved_step = trainer.global_step
+        self._saved_step, began = trainer.global_step, time.monotonic()
         trainer.save_checkpoint(self.folder / "last.ckpt", weights_only=False)
+        self._written = time.monotonic()
+        self._took = self._written - began

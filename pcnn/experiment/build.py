@@ -128,8 +128,7 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
         cfg.trainer.precision = "32-true"
         if f"trainer.precision={given}" in (cfg.get("words") or ()):
             lines.append(f"precision: 32-true, as trainer.precision={given} needs a GPU")
-    asked = cfg.trainer.get("cuda_graphs")
-    if asked:
+    if asked := cfg.trainer.get("cuda_graphs"):
         reason = None if device.type == "cuda" else "trainer.cuda_graphs=true needs a CUDA device"
         if asked == "auto" and reason is None and cfg.train:
             reason = no_graph(cfg)

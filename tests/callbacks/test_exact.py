@@ -140,6 +140,20 @@ def test_a_run_stopped_behind_a_step(tmp_path: Path, name: str) -> None:
     same_end(broken, tmp_path / "straight", case)
 
 
+@pytest.mark.parametrize("share", [0.01, 1.0])
+def test_writing_takes_a_share_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    def slow(content: dict[str, Any], path: Path) -> None:
+        time.sleep(0.05)
+        steps.append(content["global_step"])
+
+    steps: list[int] = []
+    monkeypatch.setattr("pcnn.callbacks.checkpoint.write_whole", slow)
+    train(tmp_path, every=1, share=share, limit_val_batches=0)
+    assert steps == [1, 20] if share < 1 else steps == list(range(1, 21))
+
+
 def test_other_batches_are_refused(tmp_path: Path) -> None:
     _, checkpoint = train(tmp_path, max_steps=3)
     trainer = trainer_for(tmp_path, [RngState(3), Checkpoint(tmp_path, 4, "val/score")])

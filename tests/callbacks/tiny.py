@@ -135,12 +135,14 @@ def train(
     kill: Kill | None = None,
     workers: int = 0,
     seed: int = 3,
+    share: float = 1.0,
     also: Sequence[L.Callback] = (),
     **options: Any,
 ) -> tuple[Task, Checkpoint]:
     """Train into `folder`, from its last.ckpt where there is one."""
     folder.mkdir(exist_ok=True)
-    checkpoint = Checkpoint(folder, every, "val/score", config={"model": {"width": 0.5}})
+    stored = {"model": {"width": 0.5}}
+    checkpoint = Checkpoint(folder, every, "val/score", config=stored, share=share)
     task = Task(folder / "validations.jsonl")
     callbacks = [RngState(seed), checkpoint, *([kill] if kill else []), *also]
     trainer = trainer_for(folder, callbacks, **options)
