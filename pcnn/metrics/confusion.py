@@ -40,6 +40,19 @@ def counted(
     return flat[:-1].view(c, c + 1), invalid
 
 
+def class_counts(pred: Tensor, target: Tensor, num_classes: int) -> Tensor:
+    """`counts` of points whose predictions are all classes; whose truth is none are left out.
+
+    A third of the launches, for training steps.
+    """
+    c = num_classes
+    rows = target.clamp(-1, c)  # what is no class is counted before or behind the matrix
+    cell = torch.add(pred, rows, alpha=c + 1).add_(c + 1)
+    flat = torch.zeros((c + 2) * (c + 1), dtype=torch.int64, device=cell.device)
+    flat.scatter_add_(0, cell, torch.ones_like(cell))
+    return flat.view(c + 2, c + 1)[1:-1]
+
+
 class ConfusionMatrix(Metric):
     """Count the points of true class r that were predicted as class c.
 
@@ -81,18 +94,6 @@ class ConfusionMatrix(Metric):
         counts, invalid = counted(pred, target, self.num_classes, self.ignore_index)
         self.counts += counts
         self.invalid += invalid
-
-    def add_classes(self, pred: Tensor, target: Tensor) -> None:
-        """Add points whose predictions are all classes; whose truth is none are left out.
-
-        A third of the launches of `update`, for training steps.
-        """
-        c = self.num_classes
-        rows = target.clamp(-1, c)  # what is no class is counted before or behind the matrix
-        cell = torch.add(pred, rows, alpha=c + 1).add_(c + 1)
-        flat = torch.zeros((c + 2) * (c + 1), dtype=torch.int64, device=cell.device)
-        flat.scatter_add_(0, cell, torch.ones_like(cell))
-        self.counts += flat.view(c + 2, c + 1)[1:-1]
 
     def compute(self) -> Tensor:
         """Return the counts, summed over ranks."""

@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from lightning.pytorch.utilities import rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pcnn.errors import NotFiniteError, RunWarning
+from pcnn.graphs.capture import CudaGraphs
 from pcnn.losses import CrossEntropy
 from pcnn.metrics import iou, miou_official, summary
-from pcnn.metrics.confusion import ConfusionMatrix
+from pcnn.metrics.confusion import ConfusionMatrix, class_counts
+from pcnn.tasks.loss_graphs import LossGraphs, is_of_rows
 from pcnn.tasks.meters import Meters
 from pcnn.tasks.network_task import NetworkTask
 from pcnn.tasks.views import EvaluationViews, summed_probabilities
@@ -62,6 +64,7 @@ class SegmentationTask(NetworkTask):
         self.train_confusion = ConfusionMatrix(len(class_names), ignore_index)  # of an epoch
         self.val_meters = Meters(len(class_names), ignore_index)
         self.test_meters = Meters(len(class_names), ignore_index)
+        self._graphs: LossGraphs | None = None
         self.confusion: dict[str, Tensor] = {}  # the last pass's counts [C, C + 1] by stage
 
     def forward(self, tensor: Any) -> Tensor:
@@ -70,9 +73,9 @@ class SegmentationTask(NetworkTask):
         return logits
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        logits = self(batch.tensor)
-        loss: Tensor = self.loss(logits, batch.labels)
-        self.train_confusion.add_classes(logits.detach().argmax(1), batch.labels)
+        learnt = self._graphs or self.learnt
+        loss, counts = learnt(self(batch.tensor), batch.labels)
+        self.train_confusion.counts += counts
         size = batch.batch_size
         self.log_loss(loss, size)
         if self.is_logged:
@@ -81,6 +84,25 @@ class SegmentationTask(NetworkTask):
             self.log("train/miou", so_far, batch_size=size)
         self.log_step(0, size)
         return loss
+
+    def learnt(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of rows, and their counts [C, C + 1]."""
+        classes = logits.detach().argmax(1)
+        return self.loss(logits, labels), class_counts(classes, labels, len(self.class_names))
+
+    def on_train_start(self) -> None:
+        """Let losses be graphs, too, behind a network whose steps are."""
+        super().on_train_start()
+        on_device = self.cuda_graphs and self.device.type == "cuda"
+        if on_device and is_of_rows(self.loss, self.ignore_index):
+            self._graphs = LossGraphs(self.learnt, self.ignore_index, CudaGraphs(self.device))
+
+    def on_train_end(self) -> None:
+        """Give back the memory of graphs."""
+        graphs, self._graphs = self._graphs, None
+        if graphs is not None and graphs.reason is not None:
+            rank_zero_info(f"losses ran eagerly: {graphs.reason}")
+        super().on_train_end()
 
     def taught(self) -> Tensor:
         """Labelled rows of the epoch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -12,12 +13,13 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW
 
-from pcnn.graphs.capture import Work
+from pcnn.graphs.capture import CudaGraphs, Work
 from pcnn.tasks.fused_optimizer import UpdateScaler, made_for
 from pcnn.tasks.network_task import NetworkTask, parameter_groups
 from pcnn.tasks.schedules import cosine
 from tests.graphs.graphed import rerun
 from tests.tasks.quiet import loader, trainer_for
+from tests.waits import nothing_waits
 
 CUDA = torch.device("cuda")
 
@@ -140,6 +142,51 @@ def test_an_update_that_is_captured_does_the_same(tmp_path: Any, clip: Any, fail
     # steps 0, 4 and 9 are no repetitions, nor is one whose gradients have gone elsewhere
     assert made == ([] if fails else [11])
     assert own.reason == ("no graph" if fails else None)
+
+
+def updated(kind: Any, scaler: torch.amp.GradScaler) -> tuple[list[Tensor], dict[str, Any]]:
+    """Weights behind ten updates from gradients that lie still, and the state of the scaler."""
+    draw = torch.Generator().manual_seed(0)
+    weights = [nn.Parameter(torch.randn(n, generator=draw).cuda()) for n in (3, 70, 4000)]
+    factory = partial(kind, lr=0.1, weight_decay=0.1, **({"momentum": 0.9} if kind is SGD else {}))
+    optimizer = made_for(CUDA, factory, [{"params": weights[:2]}, {"params": weights[2:]}])
+    clip = partial(lambda: nn.utils.clip_grad_norm_(weights, 3.0))
+    places = [torch.zeros_like(weight) for weight in weights]
+    for step in range(10):
+        size = scaler.scale(torch.ones((), device="cuda"))
+        for weight, there in zip(weights, places, strict=True):
+            given = torch.randn(there.shape, generator=draw).cuda()
+            weight.grad = there.copy_(given * size / (0.0 if step == 5 else 1.0))
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 / (1 + step)
+        with nothing_waits() if step > 2 else nullcontext():
+            if isinstance(scaler, UpdateScaler):
+                scaler.clip = clip
+            else:
+                scaler.unscale_(optimizer)
+                clip()
+            scaler.step(optimizer)
+            scaler.update()
+    return weights, scaler.state_dict()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [SGD, AdamW])
+def test_updates_on_a_device_are_graphs(kind: Any) -> None:
+    settings: Any = {"init_scale": 64.0, "growth_interval": 3}
+    graphs: list[Work] = []
+
+    def capture(work: Work) -> Work:
+        graphs.append(CudaGraphs(torch.device("cuda"))(work))
+        return graphs[-1]
+
+    weights, state = updated(kind, torch.amp.GradScaler("cuda", **settings))
+    own = UpdateScaler("cuda", capture, **settings)
+    found, mine = updated(kind, own)
+    torch.testing.assert_close(found, weights, rtol=1e-5, atol=1e-6)
+    assert mine == state
+    assert len(graphs) == 1
+    assert own.reason is None
 
 
 def test_norms_and_biases_do_not_decay() -> None:
