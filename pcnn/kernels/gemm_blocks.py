@@ -22,6 +22,9 @@ MANY_SLOTS, MANY_CHANNELS = 16, 27 * 64
 #: Steps, some 0.4 us each, that a program has at least when it shares a tile.
 FEW_STEPS = 6
 
+#: Programs of float32 operands for a multiprocessor, where tiles are shared.
+WAVES = 4
+
 
 @dataclass(frozen=True)
 class GemmBlocks:
@@ -91,13 +94,17 @@ def default_blocks(
     several: bool = False,
 ) -> GemmBlocks:
     """Blocks for a layer, as measured on LiDAR scans and rooms."""
+    channels, most = c_in + c_second, 1 if sections else 32 if several else 8
     if dtype.itemsize > 2:
-        return _wide_blocks(c_in, c_out, exact)
+        own = _wide_blocks(c_in, c_out, exact)
+        programs = tiles * (TILE_ROWS // own.rows) * -(-c_out // own.channels_out)
+        steps = volume * channels // own.channels_in if volume >= MANY_SLOTS else 0
+        return replace(own, split=_shared(programs, WAVES * PROCESSORS, steps, most))
     blocks = -(-c_out // 128)
     channels_out = _columns(-(-c_out // blocks))
     common, deepest = math.gcd(c_in, c_second), 32 if channels_out == 96 else 64
     channels_in = max(16, _divisor(common if common & -common >= 32 else c_in, deepest))
-    rows, split, channels = 128, 1, c_in + c_second
+    rows, split = 128, 1
     warps = 2 if channels_out == 16 or (sections and channels_out == 32) else 4
     if c_out % 256 == 0 and tiles * c_out // 256 >= 2 * PROCESSORS:
         return GemmBlocks(rows, 256, channels_in, split, 8, 5)
@@ -111,15 +118,21 @@ def default_blocks(
     many = volume >= MANY_SLOTS and volume * channels >= MANY_CHANNELS
     waves = 3 if rows == 64 and (channels_out == 96 or (c_second and blocks > 1)) else 2
     # a tile takes several steps a slot where slots hold several inputs
-    while many and programs * split < waves * PROCESSORS and split < (32 if several else 8):
-        if volume * channels < 2 * split * FEW_STEPS * channels_in:
-            break
-        split *= 2
+    if many:
+        split = _shared(programs, waves * PROCESSORS, volume * channels // channels_in, most)
     # more loads in flight pay where a program is left to itself for many steps
     long = volume >= MANY_SLOTS and split == 1 and not sections
     deep = 32 <= channels_out <= 64 or (rows == 64 and channels <= 64 < channels_out)
     stages = 4 if c_in < 16 else 7 if long and deep else 5
     return GemmBlocks(rows, channels_out, channels_in, split, warps, stages)
+
+
+def _shared(programs: int, wanted: int, steps: int, most: int) -> int:
+    """Programs that share the steps of a tile, where so many are wanted for all tiles."""
+    split = 1
+    while programs * split < wanted and 2 * split <= min(most, steps // FEW_STEPS):
+        split *= 2
+    return split
 
 
 def _columns(channels: int) -> int:
