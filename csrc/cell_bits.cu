@@ -14,17 +14,19 @@
 
 struct BitsArguments {
     const i64* keys;       // [n] of the finest level
-    const u32* count;      // of them
-    const Extent* extent;
+    const u32* count;      // of them on the device, or null: n
+    const Extent* extent;  // on the device, or null: known
     u32* bits;             // [words], zeroed
     u32* status;           // [words / CHUNK], zeroed
     u32* ticket;           // zeroed
     u32* ranks;            // [words / SPAN] sites of the level before every span
-    u32* needed;           // words that the levels take
+    u32* needed;           // words that the levels take; of a known extent written if it is exceeded
     i64* unique_keys;      // [levels, n]
-    u32* first;            // [levels, n] a row of the finest level inside every site
-    u32* inverse;          // [levels, n] site of every row of the finest level
+    u32* first;            // [levels, n] a row of the finest level inside every site, or null
+    u32* inverse;          // [levels, n] site of every row of the finest level, or null:
+    i64* above;            // [levels, n] the same
     u32* counts;           // [levels] sites
+    Extent known;          // that the host tells of: some keys may lie outside of it
     i64 n;
     i64 words;
     int clouds;
@@ -52,7 +54,7 @@ struct Boxes {
 __device__ __forceinline__ void find_boxes(const BitsArguments& a, Boxes& boxes) {
     if ((int)threadIdx.x < a.levels) {
         CellBox& box = boxes.level[threadIdx.x];
-        const Extent& extent = *a.extent;
+        const Extent& extent = a.extent ? *a.extent : a.known;
         box.low[0] = box.shift[0] = 0;
         box.size[0] = (u32)a.clouds;
         u64 cells = (u64)a.clouds;
@@ -75,9 +77,25 @@ __device__ __forceinline__ void find_boxes(const BitsArguments& a, Boxes& boxes)
             before += boxes.level[level].chunks;
         }
         boxes.chunks = before;
-        boxes.fit = (i64)before * CHUNK <= a.words && a.extent->above[0] <= (u32)a.clouds;
+        const u32 clouds = a.extent ? a.extent->above[0] : a.known.above[0];
+        boxes.fit = (i64)before * CHUNK <= a.words && clouds <= (u32)a.clouds;
     }
     __syncthreads();
+}
+
+// Key of a row, if there is one; a negative number if there is not, or no box holds it.
+__device__ __forceinline__ i64 key_inside(const BitsArguments& a, i64 row) {
+    if (row >= (a.count ? (i64)*a.count : a.n)) return -1;
+    const i64 key = a.keys[row];
+    if (a.extent) return key;
+    bool inside = true;
+#pragma unroll
+    for (int f = 0; f < 4; ++f) {
+        const u32 field = field_of(key, f);
+        inside &= field < a.known.above[f] && (1u << field_bits(f)) - field <= a.known.below[f];
+    }
+    if (!inside) *a.needed = 0x7fffffffu;
+    return inside ? key : -1;
 }
 
 // Coarse cell of a cell along field `f`, in cells of the level.
@@ -121,10 +139,10 @@ KERNEL(mark_cells, BitsArguments, THREADS) {
     __shared__ Boxes boxes;
     find_boxes(a, boxes);
     const i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (row == 0) *a.needed = min(boxes.chunks, 0x7fffffffu / CHUNK) * CHUNK;
+    if (row == 0 && a.extent) *a.needed = min(boxes.chunks, 0x7fffffffu / CHUNK) * CHUNK;
     if (!boxes.fit) return;
-    const bool valid = row < (i64)*a.count;
-    const i64 key = valid ? a.keys[row] : 0;
+    const i64 key = key_inside(a, row);
+    const bool valid = key >= 0;
     bool marked = valid;
     for (int level = 0; level < a.levels; ++level) {
         const CellBox& box = boxes.level[level];
@@ -181,14 +199,14 @@ KERNEL(rows_of_cells, BitsArguments, THREADS) {
     const int level = (int)(blockIdx.x / blocks);
     const i64 row = (blockIdx.x - level * blocks) * THREADS + threadIdx.x;
     if (row >= a.n) return;
-    if (row >= (i64)a.counts[level]) {
+    if (a.first && row >= (i64)a.counts[level]) {
         a.unique_keys[level * a.n + row] = SENTINEL;
         a.first[level * a.n + row] = 0;
     }
     u32 site = 0;
-    if (boxes.fit && row < (i64)*a.count) {
+    const i64 key = boxes.fit ? key_inside(a, row) : -1;
+    if (key >= 0) {
         const CellBox& box = boxes.level[level];
-        const i64 key = a.keys[row];
         const u32 bit = bit_of(a, box, level, key);
         const u32 word = box.first_chunk * CHUNK + bit / 32, span = word / SPAN;
         const int4* words = (const int4*)(a.bits + (i64)span * SPAN);
@@ -206,8 +224,11 @@ KERNEL(rows_of_cells, BitsArguments, THREADS) {
             }
         }
         a.unique_keys[level * a.n + site] = site_of(a, box, level, key);
-        a.first[level * a.n + site] = (u32)row;  // any of the site's rows will do
+        if (a.first) a.first[level * a.n + site] = (u32)row;  // any of the site's rows will do
         site = min(site + 1, a.rooms[level]) - 1;
     }
-    a.inverse[level * a.n + row] = site;
+    if (a.inverse)
+        a.inverse[level * a.n + row] = site;
+    else
+        a.above[level * a.n + row] = (i64)site;
 }

@@ -92,12 +92,20 @@ class SideStream:
 
 def read_copy(numbers: Tensor) -> list[int]:
     """Copy a few integers to page-locked memory of the host, and wait for them alone."""
-    on_device = numbers.device.type == "cuda"
-    host = torch.empty(numbers.shape[0], dtype=numbers.dtype, pin_memory=on_device)
-    host.copy_(numbers, non_blocking=True)
-    if on_device:
+    host = page_locked(numbers.shape[0], numbers.device, numbers.dtype)
+    return read(host.copy_(numbers, non_blocking=True), numbers.device)
+
+
+def page_locked(n: int, device: torch.device, dtype: torch.dtype = torch.int32) -> Tensor:
+    """``[n]`` integers on the host that kernels of a device can write."""
+    return torch.empty(n, dtype=dtype, pin_memory=device.type == "cuda")
+
+
+def read(numbers: Tensor, device: torch.device) -> list[int]:
+    """Page-locked integers, once the device has done what its current stream was given."""
+    if device.type == "cuda":
         done = torch.cuda.Event()
-        done.record(torch.cuda.current_stream(numbers.device))
+        done.record(torch.cuda.current_stream(device))
         done.synchronize()
-    found: list[int] = host.tolist()
+    found: list[int] = numbers.tolist()
     return found

@@ -142,8 +142,16 @@ class Module(ABC):
         are values of the kernel's struct by name.
         """
         if grid:
-            struct = self._structs.get(kernel) or self.struct(kernel)
-            self.start(kernel, grid, struct.pack(fields, self.index), shared_bytes)
+            self.start(kernel, grid, self.pack(kernel, fields), shared_bytes)
+
+    def pack(self, kernel: str, fields: Mapping[str, Any]) -> bytes:
+        """Bytes of a kernel's struct; other kernels of the source may take the same."""
+        return (self._structs.get(kernel) or self.struct(kernel)).pack(fields, self.index)
+
+    def run(self, kernel: str, grid: int, arguments: bytes, shared_bytes: int = 0) -> None:
+        """`launch` with the bytes of the struct."""
+        if grid:
+            self.start(kernel, grid, arguments, shared_bytes)
 
     @abstractmethod
     def start(self, kernel: str, grid: int, arguments: bytes, shared_bytes: int) -> None:

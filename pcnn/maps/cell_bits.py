@@ -17,8 +17,10 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.voxel_grid import Box, cells_along
+from pcnn.geometry.packing import HALF, MAX_BATCH
+from pcnn.geometry.voxel_grid import Box, VoxelGrid, cells_along
 from pcnn.kernels import cuda
+from pcnn.kernels.streams import page_locked, read
 from pcnn.maps.levels import MAX_LEVELS, Levels
 
 _THREADS, _SPAN = 256, 16
@@ -56,10 +58,10 @@ class CellBits:
     words: int  # of the bits, a multiple of those of a chunk
 
     @classmethod
-    def of(cls, words: int, device: torch.device) -> CellBits:
-        """Memory for so many words, which is not cleared."""
-        marks = words + words // _CHUNK + 1
-        return cls(torch.empty(marks, dtype=torch.int32, device=device), words)
+    def of(cls, words: int, device: torch.device, cleared: bool = False) -> CellBits:
+        """Memory for so many words."""
+        make = torch.zeros if cleared else torch.empty
+        return cls(make(words + words // _CHUNK + 1, dtype=torch.int32, device=device), words)
 
     def sites(
         self,
@@ -75,34 +77,68 @@ class CellBits:
     ) -> Levels:
         """Launch what finds the sites of several levels; see `pcnn.maps.levels.unique_sites`."""
         levels, n, device = len(strides), keys.shape[0], keys.device
-        if levels > MAX_LEVELS:
-            raise ValueError(f"bitmaps take at most {MAX_LEVELS} levels, got {levels}: {strides}")
         sites = torch.empty(levels, n, dtype=torch.int64, device=device)
         first, inverse = torch.empty(2, levels, n, dtype=torch.int32, device=device).unbind()
-        ranks = torch.empty(self.words // _SPAN, dtype=torch.int32, device=device)
-        given: dict[str, Any] = {
-            "keys": keys,
-            "count": count,
-            "extent": extent,
-            "bits": self.marks,
-            "status": self.marks[self.words :],
-            "ticket": self.marks[-1:],
-            "ranks": ranks,
-            "needed": needed,
-            "unique_keys": sites,
-            "first": first,
-            "inverse": inverse,
-            "counts": counts,
-            "n": n,
-            "words": self.words,
-            "clouds": clouds,
-            "levels": levels,
-            "strides": [(stride,) for stride in strides],
-            "rooms": rooms,
-        }
-        module = cuda.module("cell_bits.cu", device)
-        blocks = -(-n // _THREADS)
-        module.launch("mark_cells", blocks, **given)
-        module.launch("count_bits", self.words // _CHUNK, **given)
-        module.launch("rows_of_cells", levels * blocks, **given)
+        given = {"extent": extent, "count": count, "known": b"", "above": None, "needed": needed}
+        made = {"unique_keys": sites, "first": first, "inverse": inverse, "counts": counts}
+        self.launch(keys, strides, clouds, rooms, **given, **made)
         return Levels(sites, first, inverse, counts, first.new_empty(0), whole)
+
+    def launch(
+        self,
+        keys: Tensor,
+        strides: Sequence[Triple],
+        clouds: int,
+        rooms: Sequence[int],
+        **given: Any,
+    ) -> None:
+        """Launch the three kernels."""
+        levels, n, device = len(strides), keys.shape[0], keys.device
+        if levels > MAX_LEVELS:
+            raise ValueError(f"bitmaps take at most {MAX_LEVELS} levels, got {levels}: {strides}")
+        base, words, blocks = self.marks.data_ptr(), self.words, -(-n // _THREADS)
+        ranks = torch.empty(words // _SPAN, dtype=torch.int32, device=device)
+        module = cuda.module("cell_bits.cu", device)
+        arguments = module.pack(
+            "mark_cells",
+            {
+                **given,
+                "keys": keys,
+                "bits": base,
+                "status": base + 4 * words,
+                "ticket": base + 4 * (words + words // _CHUNK),
+                "ranks": ranks,
+                "n": n,
+                "words": words,
+                "clouds": clouds,
+                "levels": levels,
+                "strides": [(stride,) for stride in strides],
+                "rooms": rooms,
+            },
+        )
+        module.run("mark_cells", blocks, arguments)
+        module.run("count_bits", words // _CHUNK, arguments)
+        module.run("rows_of_cells", levels * blocks, arguments)
+
+
+def sites_in_box(grid: VoxelGrid, stride: Triple) -> tuple[Tensor, Tensor] | None:
+    """Sites of one level of a grid, and the row above every fine one; the host waits once.
+
+    ``None`` where they are sorted: bitmaps take too much, or the grid's box does not hold it.
+    """
+    n, device, clouds, (low, high) = grid.rows, grid.device, grid.batch_size, grid.extent
+    words = fitting_words(bitmap_words(grid.extent, clouds, [stride]), n)
+    if not words:
+        return None
+    sites, above = torch.empty(2, n, dtype=torch.int64, device=device).unbind()
+    seen = page_locked(2, device).zero_()
+    x, y, z = (HALF + 1 + end for end in high)
+    u, v, w = (HALF - end for end in low)
+    given: dict[str, Any] = {
+        **{"extent": None, "known": ((clouds, x, y, z), (MAX_BATCH + 1, u, v, w), 0)},
+        **{"count": None, "unique_keys": sites, "first": None, "inverse": None, "above": above},
+        **{"counts": seen[:1], "needed": seen[1:]},
+    }
+    CellBits.of(words, device, cleared=True).launch(grid.keys, [stride], clouds, [n], **given)
+    rows, outside = read(seen, device)
+    return None if outside else (sites[:rows], above)

@@ -97,8 +97,9 @@ class DoubleTraversed:
         defines = {"SOURCE_BLOCK": self.source_block, "QUERY_BLOCK": self.query_block}
         kernels = module("double_traversed.cu", device, **defines)
         splits = volume * -(-blocks // SPLITS)  # warps
-        kernels.launch("split_queries", -(-splits // WARPS), **given)
-        kernels.launch("search_blocks", volume * segments, **given)
         rows = -(-volume // MASK_BITS) * min(-(-n_out // ROWS), ROW_BLOCKS)
-        kernels.launch("write_rows", rows, **given)
+        arguments = kernels.pack("write_rows", given)  # the same for all three
+        kernels.run("split_queries", -(-splits // WARPS), arguments)
+        kernels.run("search_blocks", volume * segments, arguments)
+        kernels.run("write_rows", rows, arguments)
         return map_of_table(source, target, kernel, table, None, counts)

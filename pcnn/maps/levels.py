@@ -136,6 +136,21 @@ def unique_sites(
     return Levels(sites, first, inverse, counts, sort.values[0])
 
 
+def counted_sites(
+    keys: Tensor, strides: Sequence[Triple], passes: int = MAX_PASSES
+) -> tuple[Levels, list[int], int]:
+    """`unique_sites` with their numbers on the host, and the passes taken; waits once."""
+    parts = [EXTENT_WORDS, 1, len(strides), scratch_words(len(strides), len(keys))]
+    words = torch.zeros(sum(parts), dtype=torch.int32, device=keys.device)
+    extent, needed, counts, scratch = words.split_with_sizes(parts)
+    pack_cells(keys, extent)
+    sites = unique_sites(keys, extent, strides, None, counts, scratch, passes, needed)
+    numbers = read_copy(words[: sum(parts[:3])])
+    check_overflow(numbers[EXTENT_WORDS - 1])
+    took, rows = numbers[EXTENT_WORDS], numbers[EXTENT_WORDS + 1 :]
+    return (sites, rows, took) if took <= passes else counted_sites(keys, strides, took)
+
+
 def fitting_counts(counts: Tensor, rooms: Sequence[int]) -> Tensor:
     """Numbers of sites of rooms of fixed size: all, or zeros where one does not fit."""
     fitting = torch.empty_like(counts)
@@ -211,16 +226,7 @@ def point_levels(
         x, y, z = strides[parent]
         strides.append((x * a, y * b, z * c))
     wanted = sorted(set(strides[1:]))
-    parts = [EXTENT_WORDS, 1, len(wanted), scratch_words(len(wanted), root.rows)]
-    words = torch.zeros(sum(parts), dtype=torch.int32, device=root.device)
-    extent, needed, counts, scratch = words.split_with_sizes(parts)
-    pack_cells(root.keys, extent)
-    sites = unique_sites(root.keys, extent, wanted, None, counts, scratch, passes, needed)
-    numbers = read_copy(words[: sum(parts[:3])])  # the one wait
-    check_overflow(numbers[EXTENT_WORDS - 1])
-    took, rows = numbers[EXTENT_WORDS], numbers[EXTENT_WORDS + 1 :]
-    if took > passes:
-        return point_levels(root, steps, took)
+    sites, rows, took = counted_sites(root.keys, wanted, passes)  # the one wait
     start = (root.corners - root.origins).contiguous()
     for (parent, stride), total in zip(steps, strides[1:], strict=True):
         place = wanted.index(total)
@@ -256,7 +262,8 @@ def _level(fine: PointSet, stride: Triple, m: int, given: dict[str, Any]) -> Poi
         "size": [edge * step for edge, step in zip(fine.voxel_size, stride, strict=True)],
     }
     kernels = cuda.module("point_levels.cu", device)
-    kernels.launch("nearest_distances", -(-n // _THREADS), **fields)
-    kernels.launch("nearest_rows", -(-n // _THREADS), **fields)
-    kernels.launch("place_level", -(-m // _THREADS), **fields)
+    arguments = kernels.pack("place_level", fields)
+    kernels.run("nearest_distances", -(-n // _THREADS), arguments)
+    kernels.run("nearest_rows", -(-n // _THREADS), arguments)
+    kernels.run("place_level", -(-m // _THREADS), arguments)
     return fine.level_of(stride, coarse, keys, inverse, chosen)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pcnn.kernels import cuda
+from pcnn.kernels.structs import struct_of
 
 TILE = 2048
 RADIX = 256
@@ -33,8 +33,7 @@ def state_words(items: int) -> int:
     return STATE_WORDS + MAX_PASSES * max(1, -(-items // TILE)) * RADIX
 
 
-@dataclass(frozen=True)
-class RadixSort:
+class RadixSort(NamedTuple):
     """Scratch of one sort."""
 
     keys: Tensor  # [2, items] int64 or int32, both sides; sorted keys end up in the first row
@@ -66,15 +65,17 @@ class RadixSort:
         return self.keys.shape[1]
 
     @property
-    def buffers(self) -> dict[str, Any]:
-        """Both key buffers, both value buffers and the state, as fields of a kernel's struct."""
-        sides = {"keys_a": self.keys[0], "keys_b": self.keys[1], "state": self.state}
-        return sides | {"values_a": self.values[0], "values_b": self.values[1]}
+    def buffers(self) -> dict[str, int]:
+        """Addresses of both key buffers, both value buffers and the state, as kernels take them."""
+        keys, values = self.keys.data_ptr(), self.values.data_ptr()
+        sides = {"keys_a": keys, "keys_b": keys + self.keys.nbytes // 2, "values_a": values}
+        return sides | {"values_b": values + 4 * self.items, "state": self.state.data_ptr()}
 
     def run(self, passes: int) -> None:
         """Sort what the caller's kernel wrote."""
-        tiles, buffers = -(-self.items // TILE), self.buffers
+        tiles, buffers = -(-self.items // TILE), self.buffers.values()
         module = cuda.module("radix_sort.cu", self.keys.device)
         kernel = "radix_pass" if self.keys.dtype == torch.int64 else "radix_pass_32"
+        pack = struct_of("radix_sort.cu", "PassArguments", ()).in_order
         for number in range(passes):
-            module.launch(kernel, tiles, **buffers, tiles=tiles, number=number)
+            module.run(kernel, tiles, pack(*buffers, tiles, number))

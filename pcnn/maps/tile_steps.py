@@ -173,7 +173,7 @@ class _Batch(NamedTuple):
         words = sum(m.tiles * (m.volume if several else mask_words(m.volume)) for m in maps)
         bins = 0 if several else sum((m.width + 1) * (1 - (-m.tiles // GROUP_TILES)) for m in maps)
         sizes = [bins, words, tiles, tasks * columns]
-        scratch = torch.empty(sum(sizes), dtype=torch.int32, device=device).split(sizes)
+        scratch = torch.empty(sum(sizes), dtype=torch.int32, device=device).split_with_sizes(sizes)
         sort = RadixSort.of(items, device, dtype=torch.int32)
         bits = LIST_BITS if several else max(min(TABLE_BITS, one.width) for one in maps)
         layouts, packed = _tasks(maps, scratch[1])
@@ -190,9 +190,10 @@ class _Batch(NamedTuple):
         """Write the layouts, on the current stream."""
         fields, kernels = self.fields, cuda.module("tile_steps.cu", self.sort.keys.device)
         tasks, tiles, columns = fields["n"], fields["tiles"], fields["columns"]
+        arguments = kernels.pack("table_steps", fields)
 
         def run(name: str, blocks: int, shared: int = 0) -> None:
-            kernels.launch(f"{self.kind}_{name}", blocks, shared_bytes=4 * shared, **fields)
+            kernels.run(f"{self.kind}_{name}", blocks, arguments, 4 * shared)
 
         run("bits", tasks, columns)
         run("keys", max(1, min(_BLOCKS, -(-self.sort.items // 256))))

@@ -17,7 +17,6 @@ import torch
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels import cuda
-from pcnn.kernels.structs import struct_of
 from pcnn.maps.base import Sites, Task, build_table, has_kernels
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.host_search import SortedSearch
@@ -101,13 +100,13 @@ def _launch(searches: Sequence[Task], most: int) -> None:
     blocks = [-(-search.target.rows // (32 * shape.chunks)) for search, shape in each]
     probes = [n * shape.groups for n, shape in zip(blocks, shapes, strict=True)]
     starts = torch.empty(sum(probes), dtype=torch.int32, device=device)
-    struct, tasks = struct_of("windowed_search.cu", "SearchTask", ()), []
+    tasks: list[dict[str, Any]] = []
     first_block = first_probe = 0
     places = starts.split_with_sizes(probes)
     for (search, shape), own, place in zip(each, blocks, places, strict=True):
         relation, source, target = search.relation, search.source, search.target
         delta, *step = relation.kernel.key_steps(relation.spacing, relation.shifts)
-        task: dict[str, Any] = {
+        task = {
             "source": source.keys,
             "source_count": source.count,
             "source_rows": source.rows,
@@ -129,11 +128,11 @@ def _launch(searches: Sequence[Task], most: int) -> None:
             "batch": shape.batch,
             "fill": int(target.fixed),
         }
-        tasks.append(struct.pack(task, starts.get_device()))  # for both kernels
+        tasks.append(task)
         first_block += own
         first_probe += -(-place.shape[0] // _THREADS)
     shared = max(shape.shared_bytes for shape in shapes)
     module = cuda.module("windowed_search.cu", device)
-    packed: dict[str, Any] = {"tasks": tasks, "n": len(tasks)}
-    module.launch("first_windows", first_probe, **packed)
-    module.launch("windowed_search", first_block, shared_bytes=shared, **packed)
+    arguments = module.pack("windowed_search", {"tasks": tasks, "n": len(tasks)})  # of both
+    module.run("first_windows", first_probe, arguments)
+    module.run("windowed_search", first_block, arguments, shared)

@@ -15,10 +15,9 @@ from pcnn.geometry import Geometry, Kernel, VoxelGrid
 from pcnn.geometry.packing import HALF, check_bound
 from pcnn.kernels.cuda import module
 from pcnn.maps.base import has_kernels
-from pcnn.maps.levels import box_bits, pack_cells, strided_points, unique_sites
+from pcnn.maps.cell_bits import sites_in_box
+from pcnn.maps.levels import box_bits, counted_sites, pack_cells, strided_points, unique_sites
 from pcnn.maps.radix_sort import MAX_ITEMS, passes_of
-from pcnn.ops.device_plan import DevicePlan
-from pcnn.ops.recipe import Recipe
 
 Geom = TypeVar("Geom", bound=Geometry)
 
@@ -46,11 +45,13 @@ def dilated_sites(geometry: Geom, kernel: Kernel) -> Geom:
 def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     if grid.downsampling == "reached":
         return reached_sites(grid, kernel)
-    plan = DevicePlan(Recipe(((0, "down", kernel),), ()), grid.tensor_stride, grid.downsampling)
-    passes = passes_of(box_bits(grid.extent, grid.batch_size, plan.strides[1]))
-    plan.passes = passes, passes
-    level: VoxelGrid = plan.exact(grid, None, False)[0][1]
-    return level
+    stride = grid.stride_after(kernel)
+    found = sites_in_box(grid, stride)
+    if found is None:
+        passes = passes_of(box_bits(grid.extent, grid.batch_size, stride))
+        sites, (rows,), _ = counted_sites(grid.keys, [stride], passes)
+        found = sites.keys[0, :rows], sites.inverse[0].to(torch.int64)
+    return grid.floor_level(stride, *found)
 
 
 def reached_sites(grid: VoxelGrid, kernel: Kernel, *, simplified: bool = True) -> VoxelGrid:

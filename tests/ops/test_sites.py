@@ -3,7 +3,7 @@ import torch
 
 import pcnn
 from pcnn.geometry import Kernel, VoxelGrid
-from pcnn.ops import device_plan as module
+from pcnn.maps import cell_bits as module
 from pcnn.ops.sites import output_sites
 from tests.clouds import surface_grid
 
