@@ -76,11 +76,14 @@ class Struct:
         #: items of all members in order, without checks: for what a call of a graph waits for
         self.in_order = struct.Struct(f"{form}{self.size - size}x").pack
 
-    def pack(self, given: Mapping[str, Any], device: int) -> bytes:
+    def pack(self, given: Any, device: int) -> bytes:
         """Bytes of the struct for a device (-1: the host)."""
         # few steps of Python: a plan packs some hundred structs
+        if type(given) is bytes:
+            return given
+        ordered = type(given) is tuple or type(given) is list
         try:
-            *values, _ = self._of(given)
+            *values, _ = (*given, 0) if ordered else self._of(given)
             if len(given) == len(self.names):
                 if device < 0 or self._checks:
                     self._check(values, device)
@@ -97,17 +100,11 @@ class Struct:
             pass
         except (struct.error, TypeError, AttributeError) as error:
             raise ValueError(f"{self.name} {self.names}: {error}") from error
+        if ordered:
+            raise ValueError(f"{self.name} {self.names}: {len(given)} values")
         missing = [name for name in self.names if name not in given]
         unknown = sorted(given.keys() - set(self.names))
         raise ValueError(f"{self.name}: fields missing {missing}, unknown {unknown}")
-
-    def value(self, given: Any, device: int) -> bytes:
-        """Bytes of a struct inside another one."""
-        if isinstance(given, bytes):
-            return given
-        if not isinstance(given, Mapping):
-            given = dict(zip(self.names, given, strict=True))
-        return self.pack(given, device)
 
     def _check(self, values: Sequence[Any], device: int) -> None:
         """Refuse tensors that the kernel cannot read; page-locked memory it can."""
@@ -234,7 +231,7 @@ def _spread(count: int, values: Sequence[Any], device: int) -> Sequence[Any]:
 def _join(part: Struct, count: int, values: Any, device: int) -> tuple[bytes]:
     """Bytes of a struct, or of an array of them; `struct` fills up with zeros."""
     if not count:
-        return (part.value(values, device),)
+        return (part.pack(values, device),)
     if len(values) > count:
         raise ValueError(f"{len(values)} values for an array of {count} {part.name}")
-    return (b"".join([part.value(value, device) for value in values]),)
+    return (b"".join([part.pack(value, device) for value in values]),)

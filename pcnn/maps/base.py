@@ -37,6 +37,12 @@ def _masks(kernel_map: KernelMap) -> Layout:
     return (row_masks(kernel_map.layout("table")[0]),)
 
 
+def _counts(kernel_map: KernelMap) -> Layout:
+    if kernel_map.has("places"):
+        return (kernel_map.layout("places")[1].diff(),)
+    return derived(kernel_map, "counts")
+
+
 def _steps(kernel_map: KernelMap, name: str) -> Layout:
     step_views([(kernel_map, name)])
     key = name, kernel_map.flipped
@@ -52,6 +58,7 @@ DEVICE_LAYOUTS: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType(
         "pairs": pairs_layout,
         "table": table_layout,
         "masks": _masks,
+        "counts": _counts,
         "rows_csr": rows_from_pairs,
         "places": places_layout,
         "by_out": by_row_layout,

@@ -27,6 +27,8 @@ from pcnn.kernels.streams import Beside, read_copy
 from pcnn.kernels.structs import struct_of
 from pcnn.maps.radix_sort import RadixSort, passes_of
 
+SOURCE = "tile_steps.cu"
+
 #: Sections of tables, and lists, of one sort: keys have 32 bits.
 MAX_TABLES, MAX_LISTS = MAX_SECTIONS, 16
 GROUP_TILES = 128
@@ -44,7 +46,7 @@ def row_masks(table: Tensor) -> Tensor:
     words = mask_words(volume)
     masks = torch.empty(rows, words, dtype=torch.int32, device=table.device)
     sizes: dict[str, Any] = {"rows": rows, "volume": volume, "words": words}
-    kernels = cuda.module("tile_steps.cu", table.device)
+    kernels = cuda.module(SOURCE, table.device)
     kernels.launch("row_masks", -(-rows // 8), table=table, masks=masks, **sizes)
     return masks
 
@@ -144,9 +146,10 @@ def steps_of(maps: Sequence[Source]) -> list[Layout]:
     batches.sort(key=len)  # side by side: what comes beside the last one is often small
     beside = Beside(maps[0].inputs.device if len(batches) > 1 else None)
     ready = [_Batch.of([maps[number] for number in batch]) for batch in batches]
-    with beside.branch():
-        for batch in ready[:-1]:
-            batch.launch()
+    if len(ready) > 1:
+        with beside.branch():
+            for batch in ready[:-1]:
+                batch.launch()
     ready[-1].launch()
     beside.join()
     for batch, numbers in zip(ready, batches, strict=True):
@@ -160,7 +163,9 @@ class _Batch(NamedTuple):
     kind: str
     layouts: list[Layout]
     sort: RadixSort
-    fields: dict[str, Any]
+    scratch: Tensor
+    arguments: bytes
+    sizes: tuple[int, int, int, int]  # tasks, tiles, columns and passes
 
     @classmethod
     def of(cls, maps: Sequence[Source]) -> _Batch:
@@ -173,31 +178,32 @@ class _Batch(NamedTuple):
         words = sum(m.tiles * (m.volume if several else mask_words(m.volume)) for m in maps)
         bins = 0 if several else sum((m.width + 1) * (1 - (-m.tiles // GROUP_TILES)) for m in maps)
         sizes = [bins, words, tiles, tasks * columns]
-        scratch = torch.empty(sum(sizes), dtype=torch.int32, device=device).split_with_sizes(sizes)
+        scratch = torch.empty(sum(sizes), dtype=torch.int32, device=device)
         sort = RadixSort.of(items, device, dtype=torch.int32)
         bits = LIST_BITS if several else max(min(TABLE_BITS, one.width) for one in maps)
-        layouts, packed = _tasks(maps, scratch[1])
-        fields = {
-            "sort": sort.buffers,
-            **dict(zip(("bins", "words", "counts", "bits"), scratch, strict=True)),
-            **{"items": items, "n_bins": bins, "tiles": tiles, "columns": columns},
-            **{"n": tasks, "gray_bits": bits, "passes": passes_of(bits + (tasks - 1).bit_length())},
-            "tasks": packed,
-        }
-        return cls("list" if several else "table", layouts, sort, fields)
+        places = [scratch.data_ptr() + 4 * at for at in itertools.accumulate([0, *sizes[:-1]])]
+        layouts, packed = _tasks(maps, places[1])
+        passes = passes_of(bits + (tasks - 1).bit_length())
+        arguments = struct_of(SOURCE, "StepsArguments", ()).in_order(
+            struct_of(SOURCE, "KeyBuffers", ()).in_order(*sort.buffers.values()),
+            *places,
+            *(items, bins, tiles, columns, tasks, bits, passes),
+            b"".join(packed),
+        )
+        kind, numbers = "list" if several else "table", (tasks, tiles, columns, passes)
+        return cls(kind, layouts, sort, scratch, arguments, numbers)
 
     def launch(self) -> None:
         """Write the layouts, on the current stream."""
-        fields, kernels = self.fields, cuda.module("tile_steps.cu", self.sort.keys.device)
-        tasks, tiles, columns = fields["n"], fields["tiles"], fields["columns"]
-        arguments = kernels.pack("table_steps", fields)
+        kernels = cuda.module(SOURCE, self.scratch.device)
+        tasks, tiles, columns, passes = self.sizes
 
         def run(name: str, blocks: int, shared: int = 0) -> None:
-            kernels.run(f"{self.kind}_{name}", blocks, arguments, 4 * shared)
+            kernels.run(f"{self.kind}_{name}", blocks, self.arguments, 4 * shared)
 
         run("bits", tasks, columns)
         run("keys", max(1, min(_BLOCKS, -(-self.sort.items // 256))))
-        self.sort.run(fields["passes"])
+        self.sort.run(passes)
         if self.kind == "table":  # a warp a tile
             run("counts", -(-tiles // 8))
         else:
@@ -205,15 +211,15 @@ class _Batch(NamedTuple):
         run("steps", tiles)
 
 
-def _tasks(maps: Sequence[Source], most: Tensor) -> tuple[list[Layout], list[bytes]]:
+def _tasks(maps: Sequence[Source], scratch: int) -> tuple[list[Layout], list[bytes]]:
     """The parts of one tensor that kernels write, and their arguments for every section."""
     sizes = [one.sizes for one in maps]
     made = torch.empty(sum(map(sum, sizes)), dtype=torch.int32, device=maps[0].inputs.device)
-    pack = struct_of("tile_steps.cu", "StepTask", ()).in_order
+    pack = struct_of(SOURCE, "StepTask", ()).in_order
     layouts: list[Layout] = []
     packed: list[bytes] = []
     item = tile = word = bin_ = 0
-    at, scratch = int(made.storage_offset()), most.data_ptr()
+    at = int(made.storage_offset())
     base = made.data_ptr() - 4 * at
     for one, own in zip(maps, sizes, strict=True):
         inputs, filled, row_offsets, rows, volume, sections, sites, tiles, width, steps = one
