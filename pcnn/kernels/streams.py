@@ -91,9 +91,17 @@ class SideStream:
 
 
 def read_copy(numbers: Tensor) -> list[int]:
+    """A few integers of a device."""
+    found: list[int] = host_copy(numbers).tolist()
+    return found
+
+
+def host_copy(numbers: Tensor) -> Tensor:
     """Copy a few integers to page-locked memory of the host, and wait for them alone."""
     host = page_locked(numbers.shape[0], numbers.device, numbers.dtype)
-    return read(host.copy_(numbers, non_blocking=True), numbers.device)
+    host.copy_(numbers, non_blocking=True)
+    wait_for(numbers.device)
+    return host
 
 
 def page_locked(n: int, device: torch.device, dtype: torch.dtype = torch.int32) -> Tensor:
@@ -101,11 +109,9 @@ def page_locked(n: int, device: torch.device, dtype: torch.dtype = torch.int32) 
     return torch.empty(n, dtype=dtype, pin_memory=device.type == "cuda")
 
 
-def read(numbers: Tensor, device: torch.device) -> list[int]:
-    """Page-locked integers, once the device has done what its current stream was given."""
+def wait_for(device: torch.device) -> None:
+    """Wait for what the current stream of a device was given so far."""
     if device.type == "cuda":
         done = torch.cuda.Event()
         done.record(torch.cuda.current_stream(device))
         done.synchronize()
-    found: list[int] = numbers.tolist()
-    return found

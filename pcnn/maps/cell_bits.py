@@ -9,9 +9,8 @@ much whether its cell holds a site or not.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,8 +19,11 @@ from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import HALF, MAX_BATCH
 from pcnn.geometry.voxel_grid import Box, VoxelGrid, cells_along
 from pcnn.kernels import cuda
-from pcnn.kernels.streams import page_locked, read
+from pcnn.kernels.streams import page_locked, wait_for
+from pcnn.kernels.structs import struct_of
 from pcnn.maps.levels import MAX_LEVELS, Levels
+
+SOURCE = "cell_bits.cu"
 
 _THREADS, _SPAN = 256, 16
 _CHUNK = _THREADS * _SPAN
@@ -79,9 +81,9 @@ class CellBits:
         levels, n, device = len(strides), keys.shape[0], keys.device
         sites = torch.empty(levels, n, dtype=torch.int64, device=device)
         first, inverse = torch.empty(2, levels, n, dtype=torch.int32, device=device).unbind()
-        given = {"extent": extent, "count": count, "known": b"", "above": None, "needed": needed}
-        made = {"unique_keys": sites, "first": first, "inverse": inverse, "counts": counts}
-        self.launch(keys, strides, clouds, rooms, **given, **made)
+        box = count.data_ptr(), extent.data_ptr(), b""
+        written = [one.data_ptr() for one in (needed, sites, first, inverse)]
+        self.launch(keys, strides, clouds, rooms, box, (*written, 0, counts.data_ptr()))
         return Levels(sites, first, inverse, counts, first.new_empty(0), whole)
 
     def launch(
@@ -90,7 +92,8 @@ class CellBits:
         strides: Sequence[Triple],
         clouds: int,
         rooms: Sequence[int],
-        **given: Any,
+        box: tuple[int, int, bytes],  # addresses of count and extent, or 0, and the known extent
+        written: Sequence[int],  # addresses, as in the source
     ) -> None:
         """Launch the three kernels."""
         levels, n, device = len(strides), keys.shape[0], keys.device
@@ -98,27 +101,21 @@ class CellBits:
             raise ValueError(f"bitmaps take at most {MAX_LEVELS} levels, got {levels}: {strides}")
         base, words, blocks = self.marks.data_ptr(), self.words, -(-n // _THREADS)
         ranks = torch.empty(words // _SPAN, dtype=torch.int32, device=device)
-        module = cuda.module("cell_bits.cu", device)
-        arguments = module.pack(
-            "mark_cells",
-            {
-                **given,
-                "keys": keys,
-                "bits": base,
-                "status": base + 4 * words,
-                "ticket": base + 4 * (words + words // _CHUNK),
-                "ranks": ranks,
-                "n": n,
-                "words": words,
-                "clouds": clouds,
-                "levels": levels,
-                "strides": [(stride,) for stride in strides],
-                "rooms": rooms,
-            },
+        marks = base, base + 4 * words, base + 4 * (words + words // _CHUNK), ranks.data_ptr()
+        stride = _struct("Stride")
+        arguments = _struct("BitsArguments")(
+            *(keys.data_ptr(), *box[:2], *marks, *written, box[2]),
+            *(n, words, clouds, levels, b"".join([stride(*one) for one in strides])),
+            *(*rooms, *[0] * (MAX_LEVELS - levels)),
         )
+        module = cuda.module(SOURCE, device)
         module.run("mark_cells", blocks, arguments)
         module.run("count_bits", words // _CHUNK, arguments)
         module.run("rows_of_cells", levels * blocks, arguments)
+
+
+def _struct(name: str) -> Callable[..., bytes]:
+    return struct_of(SOURCE, name, ()).in_order
 
 
 def sites_in_box(grid: VoxelGrid, stride: Triple) -> tuple[Tensor, Tensor] | None:
@@ -132,13 +129,11 @@ def sites_in_box(grid: VoxelGrid, stride: Triple) -> tuple[Tensor, Tensor] | Non
         return None
     sites, above = torch.empty(2, n, dtype=torch.int64, device=device).unbind()
     seen = page_locked(2, device).zero_()
-    x, y, z = (HALF + 1 + end for end in high)
-    u, v, w = (HALF - end for end in low)
-    given: dict[str, Any] = {
-        **{"extent": None, "known": ((clouds, x, y, z), (MAX_BATCH + 1, u, v, w), 0)},
-        **{"count": None, "unique_keys": sites, "first": None, "inverse": None, "above": above},
-        **{"counts": seen[:1], "needed": seen[1:]},
-    }
-    CellBits.of(words, device, cleared=True).launch(grid.keys, [stride], clouds, [n], **given)
-    rows, outside = read(seen, device)
+    largest = clouds, *[HALF + 1 + end for end in high]
+    known = _struct("Extent")(*largest, MAX_BATCH + 1, *[HALF - end for end in low], 0)
+    at, written = seen.data_ptr(), (sites.data_ptr(), 0, 0, above.data_ptr())
+    marks = CellBits.of(words, device, cleared=True)
+    marks.launch(grid.keys, [stride], clouds, [n], (0, 0, known), (at + 4, *written, at))
+    wait_for(device)
+    rows, outside = seen.tolist()
     return None if outside else (sites[:rows], above)

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import Layout, by_out, check_table, has_steps, has_table, pairs, table
 from pcnn.kernels.cuda import module
-from pcnn.kernels.streams import read_copy
+from pcnn.kernels.streams import host_copy
 from pcnn.maps.radix_sort import KEY_BLOCKS, MAX_ITEMS, RadixSort, passes_of
 
 Fields = dict[str, Any]
@@ -111,7 +111,7 @@ def pairs_layout(kernel_map: KernelMap) -> Layout:
         return pairs(kernel_map)  # the same triplets read backwards
     places = Places(*kernel_map.layout("places"))
     known = [view.layout("offsets")[0] for view in (kernel_map, other) if view.has("offsets")]
-    offsets = known[0] if known else torch.tensor(read_copy(places.first))
+    offsets = known[0] if known else host_copy(places.first)
     return *list_table(kernel_map.layout("table")[0], places, int(offsets[-1])), offsets
 
 

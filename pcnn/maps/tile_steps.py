@@ -129,6 +129,10 @@ class Source(NamedTuple):
 
 def steps_of(maps: Sequence[Source]) -> list[Layout]:
     """Steps of several maps of one device; nothing waits."""
+    if len(maps) == 1:  # a lone map: no batches
+        alone = _Batch.of(maps)
+        alone.launch()
+        return alone.layouts
     made: dict[int, Layout] = {}
     batches: list[list[int]] = []
     for several, most in ((False, MAX_TABLES), (True, MAX_LISTS)):
@@ -146,10 +150,9 @@ def steps_of(maps: Sequence[Source]) -> list[Layout]:
     batches.sort(key=len)  # side by side: what comes beside the last one is often small
     beside = Beside(maps[0].inputs.device if len(batches) > 1 else None)
     ready = [_Batch.of([maps[number] for number in batch]) for batch in batches]
-    if len(ready) > 1:
-        with beside.branch():
-            for batch in ready[:-1]:
-                batch.launch()
+    with beside.branch():
+        for batch in ready[:-1]:
+            batch.launch()
     ready[-1].launch()
     beside.join()
     for batch, numbers in zip(ready, batches, strict=True):
