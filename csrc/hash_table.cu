@@ -193,12 +193,15 @@ __device__ __forceinline__ void search_column(const Store& store, const Site& si
 
 struct InsertArguments {
     Store store;
+    u64* counts;  // [K], made zero for the search
     i64 n;
+    int volume;   // K
 };
 
 KERNEL(insert, InsertArguments, THREADS) {
     const i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
     if (i < a.n) insert_site(a.store, i);
+    for (i64 slot = i; slot < a.volume; slot += (i64)gridDim.x * THREADS) a.counts[slot] = 0;
 }
 
 struct SearchArguments {

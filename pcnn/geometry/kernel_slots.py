@@ -141,6 +141,7 @@ class Kernel:
         """Largest absolute offset on any axis, in units of the input's voxels."""
         return max((abs(value) for offset in self.offsets for value in offset), default=0)
 
+    @cache  # noqa: B019  # equal kernels are one object, and stay
     def key_steps(self, spacing: Triple, shifts: Triple = SHIFTS) -> tuple[int, int, int, int]:
         """Key of slot (0, 0, 0) less that of its output, and what a slot along x, y and z adds."""
         origin = [-p * s for p, s in zip(self.padding, spacing, strict=True)]

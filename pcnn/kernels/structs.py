@@ -124,6 +124,11 @@ class Struct:
                 )
 
 
+def address(tensor: torch.Tensor | None) -> int:
+    """What a pointer takes."""
+    return 0 if tensor is None else tensor.data_ptr()
+
+
 class Module(ABC):
     """Kernels of one source under one set of macros, for one device."""
 

@@ -13,6 +13,7 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.packing import HALF
 from pcnn.geometry.voxel_grid import cells_along
 from pcnn.kernels.cuda import module
+from pcnn.kernels.structs import struct_of
 from pcnn.maps.base import map_of_table
 
 SOURCE = "hash_table.cu"
@@ -79,23 +80,25 @@ class HashTable:
         pass_slots = written if written <= TILE_SLOTS else PASS_SLOTS  # that the shared tile holds
 
         # where entries are mirrored, the empty ones above the centre are not written
-        table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
-        if mirrored:
-            table.fill_(-1)
-        counts = torch.zeros(volume, dtype=torch.int64, device=device)
+        ints: dict[str, Any] = {"dtype": torch.int32, "device": device}
+        shape = n_out, volume
+        table = torch.full(shape, -1, **ints) if mirrored else torch.empty(shape, **ints)
+        counts = torch.empty(volume, dtype=torch.int64, device=device)
         capacity = 0 if by_grid else _capacity(n_in)
         words = self.grid_size(source) // 4 if by_grid else capacity * ENTRY_BYTES // 4
-        scratch = torch.full((words,), -1, dtype=torch.int32, device=device)
+        scratch = torch.full((words,), -1, **ints)
         # bits of a hash that number the groups of a hash table
         hash_bits = capacity.bit_length() - 1 - GROUP_BITS
-        store = {
+        given = {
             "slots": scratch,
             "sources": source.keys,
             "hash_shift": 0 if by_grid else 32 - hash_bits,
             "capacity_mask": 0 if by_grid else capacity - 1,
             **_cells(source),
         }
-        kernels.launch("insert", -(-n_in // THREADS), store=store, n=n_in)
+        store = struct_of(SOURCE, "Store", ()).pack(given, kernels.index)  # of both
+        blocks = max(1, -(-n_in // THREADS))
+        kernels.launch("insert", blocks, store=store, counts=counts, n=n_in, volume=volume)
         origin, *steps = kernel.key_steps(source.tensor_stride)
         kernels.launch(
             "search",

@@ -10,17 +10,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels import cuda
+from pcnn.kernels.structs import address, struct_of
 from pcnn.maps.base import Sites, Task, build_table, has_kernels
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.host_search import SortedSearch
 
+SOURCE = "windowed_search.cu"
 MAX_TASKS = 16
 WARPS, WINDOW = 9, 64
 
@@ -100,39 +102,24 @@ def _launch(searches: Sequence[Task], most: int) -> None:
     blocks = [-(-search.target.rows // (32 * shape.chunks)) for search, shape in each]
     probes = [n * shape.groups for n, shape in zip(blocks, shapes, strict=True)]
     starts = torch.empty(sum(probes), dtype=torch.int32, device=device)
-    tasks: list[dict[str, Any]] = []
+    pack, tasks, start = struct_of(SOURCE, "SearchTask", ()).in_order, [], starts.data_ptr()
     first_block = first_probe = 0
-    places = starts.split_with_sizes(probes)
-    for (search, shape), own, place in zip(each, blocks, places, strict=True):
+    for (search, shape), own, probe in zip(each, blocks, probes, strict=True):
         relation, source, target = search.relation, search.source, search.target
-        delta, *step = relation.kernel.key_steps(relation.spacing, relation.shifts)
-        task = {
-            "source": source.keys,
-            "source_count": source.count,
-            "source_rows": source.rows,
-            "target": target.keys,
-            "target_count": target.count,
-            "target_rows": target.rows,
-            "table": search.table,
-            "masks": search.masks,
-            "counts": search.counts,
-            "delta": delta,
-            "step": step,
-            "starts": place,
-            "first_block": first_block,
-            "blocks": own,
-            "first_probe_block": first_probe,
-            "size": relation.kernel.size,
-            "words": shape.words,
-            "chunks": shape.chunks,
-            "batch": shape.batch,
-            "fill": int(target.fixed),
-        }
+        tensors = source.keys, source.count, target.keys, target.count
+        task = pack(
+            *map(address, (*tensors, search.table, search.masks, search.counts)),
+            *(source.rows, target.rows),
+            *relation.kernel.key_steps(relation.spacing, relation.shifts),
+            *(start, first_block, own, first_probe, *relation.kernel.size),
+            *(shape.words, shape.chunks, shape.batch, int(target.fixed)),
+        )
         tasks.append(task)
+        start += 4 * probe
         first_block += own
-        first_probe += -(-place.shape[0] // _THREADS)
+        first_probe += -(-probe // _THREADS)
     shared = max(shape.shared_bytes for shape in shapes)
-    module = cuda.module("windowed_search.cu", device)
-    arguments = module.pack("windowed_search", {"tasks": tasks, "n": len(tasks)})  # of both
+    module = cuda.module(SOURCE, device)
+    arguments = struct_of(SOURCE, "SearchArguments", ()).in_order(b"".join(tasks), len(tasks))
     module.run("first_windows", first_probe, arguments)
     module.run("windowed_search", first_block, arguments, shared)

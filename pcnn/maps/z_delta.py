@@ -14,6 +14,7 @@ from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import HALF
 from pcnn.geometry.voxel_grid import Box, joint_box
 from pcnn.kernels import cuda
+from pcnn.kernels.structs import address, struct_of
 from pcnn.maps.base import Relation, Sites, Task, build_table, map_of_table
 
 SOURCE = "z_delta.cu"
@@ -85,39 +86,32 @@ class ZDelta:
 
     def _launch(self, tasks: Sequence[Task]) -> None:
         device, parts = tasks[0].table.device, []
+        pack = struct_of(SOURCE, "SearchTask", ()).in_order
         blocks = shared = 0
         for task in tasks:
             relation, source, target = task.relation, task.source, task.target
             kernel = relation.kernel
             tiles, tile_bytes = self._tiles(kernel, target.rows)
-            base, *steps = kernel.key_steps(relation.spacing, relation.shifts)
-            part = {
-                **tiles,
-                **dict(zip(("step_x", "step_y", "step_z"), steps, strict=True)),
-                "base": base,
-                "source": source.keys,
-                "target": target.keys,
-                "source_count": source.count,
-                "target_count": target.count,
-                "table": task.table,
-                "counts": task.counts,
-                "n_source": source.rows,
-                "n_target": target.rows,
-                "first_block": blocks,
-                "size_y": kernel.size[1],
-                "size_z": kernel.size[2],
-                "volume": kernel.volume,
-                "fill": int(target.fixed),
-            }
+            tensors = source.keys, target.keys, source.count, target.count
+            part = pack(
+                *map(address, (*tensors, task.table, task.counts)),
+                *kernel.key_steps(relation.spacing, relation.shifts),
+                *(source.rows, target.rows, blocks, *kernel.size[1:], kernel.volume),
+                *(*tiles, int(target.fixed)),
+            )
             parts.append(part)
-            blocks += -(-target.rows // tiles["rows"]) * tiles["chunks"]
+            blocks += -(-target.rows // tiles[0]) * tiles[-1]
             shared = max(shared, tile_bytes)
         bits = 32 if self.key_bits == 32 else 64
         kernels = cuda.module(SOURCE, device, DELTAS=int(self.deltas), KEY_BITS=bits)
-        kernels.launch("z_delta", blocks, shared_bytes=shared, tasks=parts, n=len(parts))
+        arguments = struct_of(SOURCE, "SearchArguments", ()).in_order(b"".join(parts), len(parts))
+        kernels.run("z_delta", blocks, arguments, shared)
 
-    def _tiles(self, kernel: Kernel, n_out: int) -> tuple[dict[str, int], int]:
-        """How a search is cut into blocks whose tile of the table fits in so much shared memory."""
+    def _tiles(self, kernel: Kernel, n_out: int) -> tuple[tuple[int, ...], int]:
+        """How a search is cut into blocks whose tile of the table fits in so much shared memory.
+
+        Rows of a tile and their shift, runs, runs of a chunk, and chunks.
+        """
         rows = MOST_ROWS
         while rows > FEWEST_ROWS and (
             4 * rows * kernel.volume > TILE_BYTES or n_out < rows * FEW_TILES
@@ -133,8 +127,8 @@ class ZDelta:
                 f"{self.name}: kernel size {kernel.size} is too long along z: {run_slots} slots "
                 f"take {shared} bytes of shared memory, a block has {SHARED_BYTES}"
             )
-        tiles = {"rows": rows, "row_shift": (rows // FEWEST_ROWS).bit_length() - 1, "runs": runs}
-        return {**tiles, "chunk_runs": chunk_runs, "chunks": -(-runs // chunk_runs)}, shared
+        shift = (rows // FEWEST_ROWS).bit_length() - 1
+        return (rows, shift, runs, chunk_runs, -(-runs // chunk_runs)), shared
 
 
 def narrow_fields(box: Box, kernel: Kernel, spacing: Triple) -> tuple[Triple, Triple]:
