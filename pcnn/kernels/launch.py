@@ -35,11 +35,10 @@ class CudaModule(Module):
             found.prepare(self.index, shared_bytes)
         # the driver wants an array of pointers to arguments. A c_char_p holds the address of the
         # bytes: it is that array, of length one, and keeps the bytes alive.
-        pointer = ctypes.c_char_p(arguments)
-        launch = (
-            *(found.address, grid, 1, 1, found.threads, 1, 1, shared_bytes),
-            *(torch._C._cuda_getCurrentRawStream(self.index), ctypes.addressof(pointer), None),
-        )
+        pointer = ctypes.byref(ctypes.c_char_p(arguments))
+        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(self.index))
+        grids = found.address, grid, 1, 1, found.threads, 1, 1
+        launch = *grids, shared_bytes, stream, pointer, None
         # through ctypes, at half the time that the bindings take to wrap results
         library, current = self._driver, ctypes.c_int(-1)
         if library.cuCtxGetDevice(ctypes.byref(current)) or current.value != self.index:
@@ -68,7 +67,8 @@ class _Kernel:
 
     def __init__(self, name: str, handle: Any, threads: int) -> None:
         self.name, self.handle, self.threads = name, handle, threads
-        self.address = int(handle)  # which the driver's launch takes for a function
+        # which the driver's launch takes for a function
+        self.address = ctypes.c_void_p(int(handle))
         self.shared = -1  # dynamic shared memory allowed so far [bytes]; -1: it is not ready
         self._lock = threading.Lock()
 
@@ -99,11 +99,8 @@ def _loaded(cubin: bytes) -> Any:
 @functools.cache
 def _library() -> Any:
     """The driver itself, for the two calls of every launch."""
-    library = ctypes.CDLL("libcuda.so.1")
-    sizes = [ctypes.c_uint] * 7
-    library.cuLaunchKernel.argtypes = [ctypes.c_void_p, *sizes, *[ctypes.c_void_p] * 3]
-    library.cuCtxGetDevice.argtypes = [ctypes.POINTER(ctypes.c_int)]
-    return library
+    # without declared types: numbers go as C's int, in half the time; pointers have theirs
+    return ctypes.CDLL("libcuda.so.1")
 
 
 @contextmanager
