@@ -137,16 +137,18 @@ class Module(ABC):
         self.index = -1 if device.index is None else device.index  # as `Tensor.get_device` says it
         self._structs: dict[str, Struct] = {}
 
-    def launch(self, kernel: str, grid: int, /, *, shared_bytes: int = 0, **fields: Any) -> None:
+    def launch(
+        self, kernel: str, grid: int, /, *ordered: Any, shared_bytes: int = 0, **fields: Any
+    ) -> None:
         """Run a kernel on torch's current stream of the device, without waiting for it.
 
         ``grid`` is a number of blocks, with dynamic shared memory of so many bytes each; ``fields``
-        are values of the kernel's struct by name.
+        are values of the kernel's struct by name; or they are given in its order.
         """
         if grid:
-            self.start(kernel, grid, self.pack(kernel, fields), shared_bytes)
+            self.start(kernel, grid, self.pack(kernel, ordered or fields), shared_bytes)
 
-    def pack(self, kernel: str, fields: Mapping[str, Any]) -> bytes:
+    def pack(self, kernel: str, fields: Any) -> bytes:
         """Bytes of a kernel's struct; other kernels of the source may take the same."""
         return (self._structs.get(kernel) or self.struct(kernel)).pack(fields, self.index)
 

@@ -76,7 +76,7 @@ def disjoint_maps(maps: Sequence[DisjointMap]) -> list[DisjointTables]:
     for start in range(0, len(maps), MAX_TASKS):
         part = maps[start : start + MAX_TASKS]
         own = list(_empty_tables(part))
-        _launch(part, [{**vars(one), "slots": None} for one in own])
+        _launch(part, [(t.table, t.masks, t.table_t, t.masks_t, None, t.inverse) for t in own])
         tables += own
     return tables
 
@@ -98,28 +98,19 @@ def _empty_tables(maps: Sequence[DisjointMap]) -> Iterator[DisjointTables]:
         yield DisjointTables(table.view(-1, volume), masks.view(-1, words), *sides, above)
 
 
-def _launch(maps: Sequence[DisjointMap], written: Sequence[dict[str, Tensor | None]]) -> None:
+def _launch(maps: Sequence[DisjointMap], written: Sequence[tuple[Tensor | None, ...]]) -> None:
     tasks, blocks = [], 0
     for entry, results in zip(maps, written, strict=True):
-        task = {
-            **results,
-            "keys": entry.source.keys,
-            "count": entry.source.count,
-            "first": entry.first,
-            "above": entry.above,
-            "parent": entry.parent,
-            "counts": entry.counts,
-            "rows": entry.source.rows,
-            "first_block": blocks,
-            "size": entry.size,
-            "spacing": entry.spacing,
-            "words": mask_words(entry.volume),
-            "fill": int(entry.source.fixed),
-        }
+        source = entry.source
+        task = (
+            *(source.keys, source.count, entry.first, entry.above, entry.parent),
+            *(*results, entry.counts, source.rows, blocks, entry.size, entry.spacing),
+            *(mask_words(entry.volume), int(source.fixed)),
+        )
         tasks.append(task)
-        blocks += -(-entry.source.rows // _THREADS)
+        blocks += -(-source.rows // _THREADS)
     module = cuda.module("disjoint.cu", maps[0].source.keys.device)
-    module.launch("disjoint_map", blocks, tasks=tasks, n=len(tasks))
+    module.launch("disjoint_map", blocks, tasks, len(tasks))
 
 
 def listed_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
@@ -147,9 +138,8 @@ def counted_parents(source: PointSet, target: PointSet, kernel: Kernel) -> Pendi
     n, volume, device = source.rows, kernel.volume, source.device
     table = torch.empty(n, volume, dtype=torch.int32, device=device)  # of the transposed map
     slots = torch.empty(n, dtype=torch.int32, device=device)
-    sites, none = Sites(source.keys, n), dict.fromkeys(("table", "masks", "masks_t", "inverse"))
-    task = DisjointMap(sites, None, None, kernel.size, (1, 1, 1), target.rows, above=parent)
-    _launch([task], [{**none, "table_t": table, "slots": slots}])
+    given = Sites(source.keys, n), None, None, kernel.size, (1, 1, 1), target.rows
+    _launch([DisjointMap(*given, above=parent)], [(None, None, table, None, slots, None)])
     places = places_in_table(table)
 
     def rows(kernel_map: KernelMap) -> Layout:

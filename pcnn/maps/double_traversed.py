@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -75,25 +75,12 @@ class DoubleTraversed:
         scratch = torch.empty(columns // 4 + volume * pitch, dtype=torch.int32, device=device)
         table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
         counts = torch.empty(volume, dtype=torch.int64, device=device)
-        origin, *steps = kernel.key_steps(source.tensor_stride)
-        given: dict[str, Any] = {
-            **dict(zip(("step_x", "step_y", "step_z"), steps, strict=True)),
-            "origin": origin,
-            "source": source.keys,
-            "target": target.keys,
-            "blocks": scratch,
-            "deltas": scratch.data_ptr() + list_bytes,
-            "columns": scratch[columns // 4 :],
-            "table": table,
-            "counts": counts,
-            "pitch": pitch,
-            "size_y": kernel.size[1],
-            "size_z": kernel.size[2],
-            "n_source": n_in,
-            "n_target": n_out,
-            "volume": volume,
-            "segments": segments,
-        }
+        base = scratch.data_ptr()
+        given = (
+            *(source.keys, target.keys, base, base + list_bytes, base + columns, table, counts),
+            *(*kernel.key_steps(source.tensor_stride), pitch),
+            *(*kernel.size[1:], n_in, n_out, volume, segments),
+        )
         defines = {"SOURCE_BLOCK": self.source_block, "QUERY_BLOCK": self.query_block}
         kernels = module("double_traversed.cu", device, **defines)
         splits = volume * -(-blocks // SPLITS)  # warps

@@ -89,32 +89,17 @@ class HashTable:
         scratch = torch.full((words,), -1, **ints)
         # bits of a hash that number the groups of a hash table
         hash_bits = capacity.bit_length() - 1 - GROUP_BITS
-        given = {
-            "slots": scratch,
-            "sources": source.keys,
-            "hash_shift": 0 if by_grid else 32 - hash_bits,
-            "capacity_mask": 0 if by_grid else capacity - 1,
-            **_cells(source),
-        }
+        kept = (0, 0) if by_grid else (32 - hash_bits, capacity - 1)
+        given = scratch, source.keys, *_cells(source), *kept
         store = struct_of(SOURCE, "Store", ()).pack(given, kernels.index)  # of both
-        blocks = max(1, -(-n_in // THREADS))
-        kernels.launch("insert", blocks, store=store, counts=counts, n=n_in, volume=volume)
+        kernels.launch("insert", max(1, -(-n_in // THREADS)), store, counts, n_in, volume)
         origin, *steps = kernel.key_steps(source.tensor_stride)
         kernels.launch(
             "search",
             min(SEARCH_WARPS // defines["WARPS"], -(-n_out // ROWS)),
+            *(store, target.keys, table, counts, n_out, origin, steps),
+            *([-own for own in kernel.padding], kernel.dilation, kernel.size, pass_slots),
             shared_bytes=4 * (ROWS * (pass_slots | 1) + pass_slots),
-            store=store,
-            targets=target.keys,
-            table=table,
-            counts=counts,
-            n_out=n_out,
-            origin=origin,
-            step=steps,
-            first=[-padding for padding in kernel.padding],
-            dilation=kernel.dilation,
-            size=kernel.size,
-            pass_slots=pass_slots,
         )
         return map_of_table(source, target, kernel, table, None, counts)
 
@@ -157,10 +142,10 @@ def _warps(columns: int) -> int:
     return max(range(2, 9), key=lambda warps: (columns / (warps * -(-columns // warps)), warps))
 
 
-def _cells(source: VoxelGrid) -> dict[str, Any]:
+def _cells(source: VoxelGrid) -> tuple[Any, Any]:
     """How a key splits into cells of the sites, and the box of them, as `Store` holds both."""
     stride = source.tensor_stride
     bias = [-HALF % step for step in stride]  # multiples of a step stay multiples once biased
     axes = zip(source.extent[0], bias, stride, strict=True)
     low = [first // step + (HALF + own) // step for first, own, step in axes]
-    return {"cells": (stride, bias), "box": (low, cells_along(source.extent, source.tensor_stride))}
+    return (stride, bias), (low, cells_along(source.extent, stride))

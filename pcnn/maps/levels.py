@@ -91,22 +91,16 @@ def unique_sites(
         scratch = torch.zeros(scratch_words(levels, n), dtype=torch.int32, device=device)
     words = state_words(levels * n)
     sort = RadixSort.of(levels * n, device, scratch[:words])
-    shared: dict[str, Any] = {"keys": keys, "count": count, "n": n}
-    shared["strides"] = [(stride,) for stride in strides]
+    steps = [(stride,) for stride in strides]
     module = cuda.module("levels.cu", device)
     module.launch(
         "level_keys",
         max(1, _walking(n)),
-        **shared,
-        **sort.buffers,
-        extent=extent,
-        needed=needed,
-        levels=levels,
-        key_bits=level_bits,
+        *(keys, count, extent, *sort.buffers.values(), needed, n, levels, level_bits, steps),
     )
     launched = min(passes, passes_of(63 + level_bits))
     sort.run(launched)
-    tiles = max(1, -(-n // TILE))
+    tiles, status = max(1, -(-n // TILE)), scratch.data_ptr() + 4 * words
     if rooms is None:
         sites = torch.empty(levels, n, dtype=torch.int64, device=device)
         first, inverse = torch.empty(2, levels, n, dtype=torch.int32, device=device).unbind()
@@ -118,20 +112,9 @@ def unique_sites(
     module.launch(
         "unique_sites",
         levels * tiles,
-        **shared,
-        sorted=sort.keys,
-        values=sort.values,
-        status=scratch[words:],
-        tickets=scratch[words + levels * tiles :],
-        unique_keys=sites,
-        first=first,
-        inverse=inverse,
-        counts=counts,
-        state=sort.state,
-        launched=launched,
-        capacity=n,
-        tiles=tiles,
-        rooms=[n] * levels if rooms is None else rooms,
+        *(sort.keys, sort.values, keys, count, status, status + 4 * levels * tiles),
+        *(sites, first, inverse, counts, sort.state, launched, n, n, tiles, steps),
+        [n] * levels if rooms is None else rooms,
     )
     return Levels(sites, first, inverse, counts, sort.values[0])
 

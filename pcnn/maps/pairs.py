@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,8 +13,6 @@ from pcnn.geometry.layouts import Layout, by_out, check_table, has_steps, has_ta
 from pcnn.kernels.cuda import module
 from pcnn.kernels.streams import host_copy
 from pcnn.maps.radix_sort import KEY_BLOCKS, MAX_ITEMS, RadixSort, passes_of
-
-Fields = dict[str, Any]
 
 #: Slots of a block and threads of the kernels, as in ``csrc/pairs.cu``.
 STAGED_COLUMNS, PAIR_THREADS, PAIR_WARPS = 128, 256, 8
@@ -73,12 +71,9 @@ def _walk_table(
     n, volume = table.shape
     rows, strips = chunk_rows(n), -(-volume // STAGED_COLUMNS)
     chunks = -(-n // rows)
-    fields: Fields = {
-        **{"table": table, "counts": counts, "starts": places.starts, "offsets": places.first},
-        **{"in_index": in_index, "out_index": out_index, "capacity": room},
-        **{"n": n, "chunks": chunks, "volume": volume, "rows": rows, "strips": strips},
-    }
-    module("pairs.cu", table.device).launch(kernel, chunks * strips, **fields)
+    tensors = table, counts, *places, in_index, out_index
+    sizes = n, chunks, room, volume, rows, strips
+    module("pairs.cu", table.device).launch(kernel, chunks * strips, *tensors, *sizes)
 
 
 def empty_pairs(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -90,9 +85,8 @@ def empty_pairs(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
 def scan_counts(counts: Tensor, starts: Tensor, offsets: Tensor) -> None:
     """Turn the triplets of every (slot, chunk of rows) into positions."""
     slots, chunks = counts.shape
-    fields: Fields = {"counts": counts, "starts": starts, "offsets": offsets}
-    fields |= {"chunks": chunks, "slots": slots}
-    module("pairs.cu", counts.device).launch("scan_counts", slots, **fields)
+    kernels = module("pairs.cu", counts.device)
+    kernels.launch("scan_counts", slots, counts, starts, offsets, chunks, slots)
 
 
 def transposed_table(table: Tensor, n_in: int) -> Tensor:
@@ -166,14 +160,10 @@ def rows_of_table(
     sides = 2 if symmetric else 1
     position = torch.empty(sides, room, dtype=torch.int32, device=device)
     slot = torch.empty(sides, room, dtype=torch.int16, device=device)
-    fields: Fields = {
-        **{"table": table, "starts": places.starts, "offsets": places.first},
-        **{"position": position[0], "slot": slot[0], "row_offsets": offsets},
-        "input_position": position[-1] if symmetric else None,
-        "input_slot": slot[-1] if symmetric else None,
-        **{"n": n, "chunks": chunks, "volume": volume, "rows": rows},
-    }
-    module("rows.cu", device).launch("list_table_rows", chunks, **fields)
+    own, of_inputs = (position[0], slot[0]), (position[-1], slot[-1])
+    written = *own, offsets, *(of_inputs if symmetric else (None, None))
+    sizes = n, chunks, volume, rows
+    module("rows.cu", device).launch("list_table_rows", chunks, table, *places, *written, *sizes)
     lists = [(position[side, :triplets], slot[side, :triplets], offsets) for side in (0, -1)]
     return lists[0], lists[1] if symmetric else None
 
@@ -192,17 +182,12 @@ def _sorted_positions(kernel_map: KernelMap) -> Layout:
         return by_out(kernel_map)
     kernels, blocks = module("rows.cu", device), -(-n // PAIR_THREADS)
     sort, passes = RadixSort.of(n, device), passes_of(max(1, (n_out - 1).bit_length()))
-    fields: Fields = {"out_index": out_index, "sort": sort.buffers, "n": n, "passes": passes}
-    kernels.launch("row_keys", min(KEY_BLOCKS, blocks), **fields)
+    kernels.launch("row_keys", min(KEY_BLOCKS, blocks), out_index, sort.buffers, n, passes)
     sort.run(passes)
     position = torch.empty(n, dtype=torch.int32, device=device)
     slot = torch.empty(n, dtype=torch.int16, device=device)
     row_offsets = torch.empty(n_out + 1, dtype=torch.int64, device=device)
     first = pad(kernel_map.layout("counts")[0].cumsum(0), (1, 0))  # pair of every slot
-    fields = {
-        **{"rows": sort.keys, "order": sort.values, "offsets": first, "position": position},
-        **{"slot": slot, "row_offsets": row_offsets, "n": n, "n_out": n_out},
-        "volume": kernel_map.volume,
-    }
-    kernels.launch("list_positions", blocks, **fields)
+    written, sizes = (position, slot, row_offsets), (n, n_out, kernel_map.volume)
+    kernels.launch("list_positions", blocks, sort.keys, sort.values, first, *written, *sizes)
     return position, slot, row_offsets

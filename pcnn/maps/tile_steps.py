@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,9 +45,8 @@ def row_masks(table: Tensor) -> Tensor:
     rows, volume = table.shape
     words = mask_words(volume)
     masks = torch.empty(rows, words, dtype=torch.int32, device=table.device)
-    sizes: dict[str, Any] = {"rows": rows, "volume": volume, "words": words}
     kernels = cuda.module(SOURCE, table.device)
-    kernels.launch("row_masks", -(-rows // 8), table=table, masks=masks, **sizes)
+    kernels.launch("row_masks", -(-rows // 8), table, masks, rows, volume, words)
     return masks
 
 
