@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from pcnn.errors import first_line
 from pcnn.graphs.capture import Capture, CudaGraphs, Work
 
 #: Those whose `fused` torch has on GPUs. Subclasses may do more than that.
@@ -142,7 +143,7 @@ class UpdateScaler(torch.amp.GradScaler):
             self._graph = self._capture(partial(self._updated, optimizer))
             self._captured = now
         except RuntimeError as error:  # nothing was changed
-            self._captures, self.reason = 0, str(error)
+            self._captures, self.reason = 0, first_line(error)
             self._per_optimizer_states.clear()
             for name in ("grad_scale", "found_inf"):
                 vars(optimizer).pop(name, None)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from pcnn.errors import first_line
 from pcnn.graphs.capture import Capture, Work
 from pcnn.graphs.fixed_input import Edges
 from pcnn.losses import CrossEntropy, LovaszSoftmax, WeightedSum
@@ -107,7 +108,7 @@ class LossGraphs:
             except RuntimeError as error:
                 if self._capture is None:
                     raise
-                self._capture, self.reason = None, str(error)  # nothing was computed
+                self._capture, self.reason = None, first_line(error)  # nothing was computed
                 there.run(None)
         loss: Tensor = _Loss.apply(logits, there)  # type: ignore[no-untyped-call]
         return loss, there.counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.plugins.precision import Precision
-from lightning.pytorch.utilities import GradClipAlgorithmType, rank_zero_info
+from lightning.pytorch.utilities import GradClipAlgorithmType
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -24,6 +25,8 @@ from pcnn.messages import counted
 from pcnn.nn import PlannedModule
 from pcnn.tasks.fused_optimizer import UpdateScaler, leaves_steps_out, made_for
 from pcnn.tensor import SparseTensor
+
+log = logging.getLogger(__name__)
 
 #: Sizes of batches whose steps are kept as graphs.
 STEP_SIZES = 24
@@ -124,11 +127,11 @@ class NetworkTask(L.LightningModule):
         """The same of a part of an epoch; graphs give their memory back."""
         if isinstance(self.net, PlannedModule):
             if self.cuda_graphs and self.net.graphs_reason is not None:
-                rank_zero_info(f"steps ran eagerly: {self.net.graphs_reason}")
+                log.info("steps ran eagerly: %s", self.net.graphs_reason)
             self.net.release_graphs()
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if isinstance(scaler, UpdateScaler) and scaler.reason is not None:
-            rank_zero_info(f"updates ran eagerly: {scaler.reason}")
+            log.info("updates ran eagerly: %s", scaler.reason)
         self._check_taught()
 
     def taught(self) -> Tensor | int:

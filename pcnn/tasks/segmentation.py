@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -20,6 +21,8 @@ from pcnn.tasks.loss_graphs import LossGraphs, is_of_rows
 from pcnn.tasks.meters import Meters
 from pcnn.tasks.network_task import NetworkTask
 from pcnn.tasks.views import EvaluationViews, summed_probabilities
+
+log = logging.getLogger(__name__)
 
 #: Key of a checkpoint: points counted in the epoch so far, [C, C + 1].
 COUNTED = "train_confusion"
@@ -101,7 +104,7 @@ class SegmentationTask(NetworkTask):
         """Give back the memory of graphs."""
         graphs, self._graphs = self._graphs, None
         if graphs is not None and graphs.reason is not None:
-            rank_zero_info(f"losses ran eagerly: {graphs.reason}")
+            log.info("losses ran eagerly: %s", graphs.reason)
         super().on_train_end()
 
     def taught(self) -> Tensor:

@@ -114,7 +114,10 @@ def test_fused_steps_scale_clip_and_skip_like_others(tmp_path: Any, clip: float 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("fails", [False, True])
-def test_an_update_that_is_captured_does_the_same(tmp_path: Any, clip: Any, fails: bool) -> None:
+def test_an_update_that_is_captured_does_the_same(
+    tmp_path: Any, clip: Any, fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     torch.manual_seed(0)
     batches = list(torch.randn(14, 8, 4))
     batches[8] = torch.full((8, 4), torch.inf)
@@ -142,6 +145,7 @@ def test_an_update_that_is_captured_does_the_same(tmp_path: Any, clip: Any, fail
     # steps 0, 4 and 9 are no repetitions, nor is one whose gradients have gone elsewhere
     assert made == ([] if fails else [11])
     assert own.reason == ("no graph" if fails else None)
+    assert ("updates ran eagerly: no graph" in caplog.text) == fails
 
 
 def updated(kind: Any, scaler: torch.amp.GradScaler) -> tuple[list[Tensor], dict[str, Any]]:
