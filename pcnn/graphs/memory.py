@@ -20,7 +20,7 @@ from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import check_finite
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.packing import SENTINEL
-from pcnn.graphs.fixed_input import HEADROOM, Edges, Unfit, in_tiles, levels_of
+from pcnn.graphs.fixed_input import HEADROOM, Edges, FixedInput, Planned, Unfit, in_tiles, levels_of
 from pcnn.graphs.outputs import Copies, Levels
 from pcnn.maps.cell_bits import fitting_words
 from pcnn.maps.levels import box_of
@@ -200,6 +200,24 @@ def plans_inside(x: SparseTensor, planner: Planner, backward: bool) -> bool:
     plain = at.tensor_stride == (1, 1, 1) and at.spatial_shape is None
     served = plain and at.downsampling == "floor" and at.count is None
     return served and planner.on_voxels.serves_rooms(at.device, backward)
+
+
+def memory_for(
+    item: Any,
+    x: SparseTensor,  # planned
+    planner: Planner,  # that did so
+    own: Planner,  # of the network that is captured
+    edges: Edges,
+    before: Any = None,
+    backward: bool = False,
+) -> Any:
+    """Memory for an input and others like it, and for all that fits the room before."""
+    if isinstance(item, Planned):
+        sizes = item.sizes.room(edges)
+        sizes = sizes if before is None else sizes.joined(before)
+        return FixedInput(own.recipe_on(x.geometry), item, sizes, backward)
+    room = room_for(planner, x, edges.above(len(x)), edges, before, True, backward)
+    return VoxelMemory(own.on_voxels, x, room, backward)
 
 
 def room_for(

@@ -22,15 +22,8 @@ from torch.func import functional_call
 from pcnn.graphs import INSIDE
 from pcnn.graphs.automatic import AutocastOf, Call, Changed, Graphs, Left, Place, Run
 from pcnn.graphs.capture import CudaGraphs, NoGraph
-from pcnn.graphs.fixed_input import (
-    FixedInput,
-    NoFixedSize,
-    Planned,
-    Unfit,
-    levels_of,
-    part_of,
-)
-from pcnn.graphs.memory import VoxelMemory, plans_inside, room_for
+from pcnn.graphs.fixed_input import FixedInput, NoFixedSize, Planned, Unfit, levels_of, part_of
+from pcnn.graphs.memory import memory_for, plans_inside
 from pcnn.graphs.outputs import Copies, FixedOutput, Levels, check_agreement, features_of
 from pcnn.graphs.snapshot import NetworkSnapshot
 from pcnn.maps.place import Part, place
@@ -229,20 +222,6 @@ class OwnSteps(Graphs):
         self._last = weakref.ref(step)
         return place.fixed.rebuilt(found, step.levels)
 
-    def _memory(self, given: SparseTensor, item: Any, before: Any, call: Call) -> Any:
-        """Memory for an input, and for all that fits the room before."""
-        if isinstance(item, Planned):
-            room = item.sizes.room(self.edges)
-            room = room if before is None else room.joined(before)
-            return FixedInput(call.planner.recipe_on(given.geometry), item, room)
-        call.planner(given.geometry, True)
-        sites = levels_of(call.planner.recipe_on(given.geometry), given)
-        if min(level.rows for level in sites) < FEWEST:
-            raise Left
-        sizes = self.edges.above(len(given)), self.edges, before
-        inside = room_for(call.planner, given, *sizes, keyed=True, backward=True)
-        return VoxelMemory(call.planner.on_voxels, given, inside, backward=True)
-
     def _made(self, given: Any, item: Any, before: Any, call: Call) -> tuple[StepPlace, Any]:
         """Capture the graphs of a size, and hold them to an eager step."""
         model = call.model
@@ -251,7 +230,11 @@ class OwnSteps(Graphs):
         if not self.places:
             self._gradients = Gradients(self.parameters)
         self._gradients.let_go()
-        held = self._memory(given, item, before, call)
+        call.planner(given.geometry, True)
+        sites = levels_of(call.planner.recipe_on(given.geometry), given)
+        if min(level.rows for level in sites) < FEWEST:
+            raise Left
+        held = memory_for(item, given, call.planner, call.planner, self.edges, before, True)
         # Autograd keeps one end for every parameter, on the stream that used it first: while a loss
         # of the loop is alive, on that of the loop, where a captured backward may not end. And no
         # statistics that it needs may be seen to change. So both are other tensors on one memory.

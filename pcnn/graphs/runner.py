@@ -17,7 +17,7 @@ from torch import nn
 from pcnn.graphs.automatic import Call, Changed, Graphs, Place
 from pcnn.graphs.capture import CudaGraphs, NoGraph
 from pcnn.graphs.fixed_input import FixedInput, NoFixedSize, Planned, Unfit, part_of
-from pcnn.graphs.memory import VoxelMemory, plans_inside, room_for
+from pcnn.graphs.memory import memory_for, plans_inside
 from pcnn.graphs.outputs import Copies, FixedOutput, check_agreement
 from pcnn.graphs.snapshot import NetworkSnapshot, Snapshot
 from pcnn.ops.plan import Planner
@@ -77,12 +77,7 @@ class Runner(Graphs):
 
     def _memory(self, item: Any, x: SparseTensor, planner: Planner, before: Any) -> Any:
         """Memory for a planned input, and for all that fits the room before."""
-        if isinstance(item, Planned):
-            sizes = item.sizes.room(self.edges)
-            sizes = sizes if before is None else sizes.joined(before)
-            return FixedInput(self.planner.recipe_on(x.geometry), item, sizes, backward=False)
-        room = room_for(planner, x, self.edges.above(len(x)), self.edges, before, True)
-        return VoxelMemory(self.planner.on_voxels, x, room)
+        return memory_for(item, x, planner, self.planner, self.edges, before)
 
     def _made(self, given: Any, item: Any, before: Any, call: Call) -> tuple[Place, Any]:
         x = self._tensor(given, call.planner)
