@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -90,17 +91,16 @@ class HashTable:
         # bits of a hash that number the groups of a hash table
         hash_bits = capacity.bit_length() - 1 - GROUP_BITS
         kept = (0, 0) if by_grid else (32 - hash_bits, capacity - 1)
-        given = scratch, source.keys, *_cells(source), *kept
-        store = struct_of(SOURCE, "Store", ()).pack(given, kernels.index)  # of both
+        places = scratch.data_ptr(), source.keys.data_ptr()
+        store = _struct("Store")(*places, *_cells(source), *kept)
         kernels.launch("insert", max(1, -(-n_in // THREADS)), store, counts, n_in, volume)
-        origin, *steps = kernel.key_steps(source.tensor_stride)
-        kernels.launch(
-            "search",
-            min(SEARCH_WARPS // defines["WARPS"], -(-n_out // ROWS)),
-            *(store, target.keys, table, counts, n_out, origin, steps),
-            *([-own for own in kernel.padding], kernel.dilation, kernel.size, pass_slots),
-            shared_bytes=4 * (ROWS * (pass_slots | 1) + pass_slots),
+        arguments = _struct("SearchArguments")(
+            *(store, target.keys.data_ptr(), table.data_ptr(), counts.data_ptr(), n_out),
+            *(*kernel.key_steps(source.tensor_stride), *[-own for own in kernel.padding]),
+            *(*kernel.dilation, *kernel.size, pass_slots),
         )
+        blocks = min(SEARCH_WARPS // defines["WARPS"], -(-n_out // ROWS))
+        kernels.run("search", blocks, arguments, 4 * (ROWS * (pass_slots | 1) + pass_slots))
         return map_of_table(source, target, kernel, table, None, counts)
 
     def grid_size(self, source: VoxelGrid) -> int:
@@ -142,10 +142,15 @@ def _warps(columns: int) -> int:
     return max(range(2, 9), key=lambda warps: (columns / (warps * -(-columns // warps)), warps))
 
 
-def _cells(source: VoxelGrid) -> tuple[Any, Any]:
+def _struct(name: str) -> Callable[..., bytes]:
+    return struct_of(SOURCE, name, ()).in_order
+
+
+def _cells(source: VoxelGrid) -> tuple[bytes, bytes]:
     """How a key splits into cells of the sites, and the box of them, as `Store` holds both."""
     stride = source.tensor_stride
     bias = [-HALF % step for step in stride]  # multiples of a step stay multiples once biased
     axes = zip(source.extent[0], bias, stride, strict=True)
     low = [first // step + (HALF + own) // step for first, own, step in axes]
-    return (stride, bias), (low, cells_along(source.extent, stride))
+    box = *low, *cells_along(source.extent, stride)
+    return _struct("Cells")(*stride, *bias), _struct("Box")(*box)
