@@ -35,7 +35,6 @@ class DisjointMap:
     n_out: int  # rows there is room for on the output side
     counts: Tensor | None = None  # [K] int32, zeroed, for the triplets of every slot
     above: Tensor | None = None  # [N_in] int64, output of every input, where that is known directly
-    both: bool = True  # whether the transposed map is wanted too, and the slot masks of both
 
     @property
     def volume(self) -> int:
@@ -48,10 +47,10 @@ class DisjointTables:
     """Both directions of a map."""
 
     table: Tensor  # [N_out, K] int32, input of every slot, -1 where it is empty
-    masks: Tensor | None  # [N_out, words] int32, its slot masks, if wanted
-    table_t: Tensor | None  # [N_in, K] int32 of the transposed map, if it was wanted
-    masks_t: Tensor | None  # [N_in, words] int32, its slot masks
-    inverse: Tensor | None  # [N_in] int64, output of every input
+    masks: Tensor  # [N_out, words] int32, its slot masks
+    table_t: Tensor  # [N_in, K] int32 of the transposed map
+    masks_t: Tensor  # [N_in, words] int32, its slot masks
+    inverse: Tensor  # [N_in] int64, output of every input
 
     def kernel_map(
         self,
@@ -60,14 +59,21 @@ class DisjointTables:
         row_counts: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> KernelMap:
         """The map of the first ``n_in`` inputs and ``n_out`` outputs."""
-        table, masks = self.table[:n_out], None if self.masks is None else self.masks[:n_out]
+        table, masks = self.table[:n_out], self.masks[:n_out]
         built = KernelMap.from_table(
             table, n_in, masks, derive=DEVICE_LAYOUTS, row_counts=row_counts
         )
-        if self.table_t is not None and self.masks_t is not None:
-            built.edges.layouts["table", True] = (self.table_t[:n_in],)
-            built.edges.layouts["masks", True] = (self.masks_t[:n_in],)
+        built.edges.layouts["table", True] = (self.table_t[:n_in],)
+        built.edges.layouts["masks", True] = (self.masks_t[:n_in],)
         return built
+
+
+def lone_table(entry: DisjointMap) -> Tensor:
+    """The neighbour table of one map."""
+    shape, device = (entry.n_out, entry.volume), entry.source.keys.device
+    table = torch.full(shape, -1, dtype=torch.int32, device=device)
+    _launch([entry], [(table, *[None] * 5)])
+    return table
 
 
 def disjoint_maps(maps: Sequence[DisjointMap]) -> list[DisjointTables]:
@@ -85,14 +91,11 @@ def _empty_tables(maps: Sequence[DisjointMap]) -> Iterator[DisjointTables]:
     kind: dict[str, Any] = {"dtype": torch.int32, "device": maps[0].source.keys.device}
     # outputs are written by scatter: all tables start empty, in one launch each
     cells = [m.n_out * m.volume for m in maps]
-    marks = [m.n_out * mask_words(m.volume) if m.both else 0 for m in maps]
+    marks = [m.n_out * mask_words(m.volume) for m in maps]
     empty = torch.full((sum(cells),), -1, **kind).split_with_sizes(cells)
-    unset = torch.zeros(sum(marks), **kind).split_with_sizes(marks)  # no launch if none is due
+    unset = torch.zeros(sum(marks), **kind).split_with_sizes(marks)
     for entry, table, masks in zip(maps, empty, unset, strict=True):
         volume, rows, words = entry.volume, entry.source.rows, mask_words(entry.volume)
-        if not entry.both:
-            yield DisjointTables(table.view(-1, volume), None, None, None, None)
-            continue
         sides = torch.empty(rows, volume, **kind), torch.empty(rows, words, **kind)
         above = torch.empty(rows, dtype=torch.int64, device=kind["device"])
         yield DisjointTables(table.view(-1, volume), masks.view(-1, words), *sides, above)

@@ -18,8 +18,8 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels import cuda
 from pcnn.kernels.structs import address, struct_of
-from pcnn.maps.base import Sites, Task, build_table, has_kernels
-from pcnn.maps.disjoint import DisjointMap, disjoint_maps
+from pcnn.maps.base import Sites, Task, build_table, has_kernels, map_of_table
+from pcnn.maps.disjoint import DisjointMap, lone_table
 from pcnn.maps.host_search import SortedSearch
 
 SOURCE = "windowed_search.cu"
@@ -49,10 +49,10 @@ class Windowed:
         if not has_kernels(source.device):
             return SortedSearch().build(source, target, kernel)
         if kernel.is_disjoint and target.inverse is not None and source.level(kernel) is target:
-            sites, rows = Sites(source.keys, source.rows), (source.rows, target.rows)
+            sites = Sites(source.keys, source.rows)
             given = sites, None, None, kernel.size, source.tensor_stride, target.rows
-            task = DisjointMap(*given, above=target.inverse, both=False)
-            return disjoint_maps([task])[0].kernel_map(*rows)
+            table = lone_table(DisjointMap(*given, above=target.inverse))
+            return map_of_table(source, target, kernel, table)
         return build_table(self, source, target, kernel)
 
     def search(self, tasks: Sequence[Task]) -> None:
