@@ -12,7 +12,8 @@ from torch import nn
 from torch.func import functional_call
 
 from pcnn.geometry import KernelMap
-from pcnn.graphs.fixed_input import Edges, FixedInput, NoFixedSize, Planned
+from pcnn.graphs.fixed_input import Edges, NoFixedSize, Planned
+from pcnn.graphs.memory import memory_for, plans_inside
 from pcnn.graphs.outputs import features_of
 from pcnn.kernels.recorded import Launch, recorded
 from pcnn.nn.conv import Convolution, ConvTranspose3d, convolutions
@@ -131,14 +132,19 @@ def launches_of(net: nn.Module, inputs: Sequence[SparseTensor], backward: bool) 
 def in_fixed_memory(net: nn.Module, x: SparseTensor) -> SparseTensor:
     """An input as a step in a CUDA graph gets it: in memory of fixed size, with spare rows."""
     own = getattr(net, "planner", None)
-    recipe = (own if isinstance(own, Planner) else Planner(net)).recipe_on(x.geometry)
+    planner = own if isinstance(own, Planner) else Planner(net)
+    planner(x.geometry, True)
+    inside = plans_inside(x, planner, True)
     try:
-        given = Planned.of(recipe, x)
+        item = x if inside else Planned.of(planner.recipe_on(x.geometry), x)
     except NoFixedSize:  # such steps run eagerly
         return x
-    held = FixedInput(recipe, given, given.sizes.room(Edges()))
-    held.take(given)
-    return held.tensor
+    held = memory_for(item, x, planner, planner, Edges(), None, True)
+    held.take(item)
+    if inside:
+        held.plan()
+    fixed: SparseTensor = held.tensor
+    return fixed
 
 
 def _run_both_ways(net: nn.Module, x: SparseTensor) -> None:

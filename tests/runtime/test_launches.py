@@ -11,9 +11,10 @@ from pcnn.maps import SortedSearch
 from pcnn.models import MinkUNet42
 from pcnn.nn import PlannedModule
 from pcnn.ops.engine import Engine
-from pcnn.runtime.observed import launches_of
+from pcnn.runtime.observed import in_fixed_memory, launches_of
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface_grid
+from tests.graphs.graphed import KERNELS
 
 
 @pytest.fixture
@@ -47,5 +48,16 @@ def test_a_step_is_written_down_and_leaves_no_trace(net: PlannedModule) -> None:
     assert net.training
 
     forward = launches_of(net.eval(), (x,), backward=False)
-    assert {launch.kernel.__name__ for launch in forward} == {"gather_gemm"}
+    assert {launch.kernel.__name__ for launch in forward} == {"gather_gemm", "finish_kernel"}
     assert not set(forward) & set(launches)  # norms and ReLU are part of these kernels
+
+
+@pytest.mark.usefixtures("emulated")
+def test_a_step_whose_plan_is_a_graph_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm, "kernels_serve", lambda x, dtype: True)
+    net, grid = MinkUNet42(4, 3, width=0.25, engine=KERNELS).train(), surface_grid(60)
+    fixed = in_fixed_memory(net, SparseTensor(torch.randn(grid.rows, 4), grid))
+    assert fixed.geometry.count is not None
+    assert int(fixed.geometry.count) == grid.rows < fixed.geometry.rows
+    names = {launch.kernel.__name__ for launch in launches_of(net, (fixed,), backward=True)}
+    assert {"gather_gemm", "outer_products_kernel", "sum_of_chunks_kernel"} <= names
