@@ -179,11 +179,6 @@ class KernelMap:
         return self.edges.rows[int(not self.flipped)]
 
     @property
-    def out_count(self) -> Tensor | None:
-        """``[1]`` int32 on the device, output rows that hold a site; ``None``: all do."""
-        return self.edges.counts[int(not self.flipped)]
-
-    @property
     def one_per_slot(self) -> bool:
         """True if at most one input fills a slot of an output."""
         return self.edges.one_per_slot[int(self.flipped)]

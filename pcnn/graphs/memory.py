@@ -232,7 +232,7 @@ def room_for(
     """Sizes for a planned input and others like it, of so many points or keys at most."""
     assert isinstance(x.geometry, VoxelGrid)
     plan = planner.on_voxels
-    sizes = plan.fixed.room_of(x.geometry, keyed, plan.lists(backward))
+    sizes = plan.fixed.room_of(x.geometry, keyed, plan.lists[backward])
     rows = [edges.above(int(HEADROOM * n)) for n in sizes.rows]
     if keyed:
         rows[0] = points

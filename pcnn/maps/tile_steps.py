@@ -108,7 +108,8 @@ class Source(NamedTuple):
         if view.one_per_slot:
             (table,), (masks,) = view.layout("table"), view.layout("masks")
             (rows, volume), width = table.shape, -(-view.volume // sections)
-            tiles, sites = sections * -(-rows // TILE_ROWS), None if spare else view.out_count
+            tiles = sections * -(-rows // TILE_ROWS)
+            sites = None if spare else view.edges.counts[int(not view.flipped)]
             sizes = rows, volume, sections, sites, tiles, width, tiles * width
             return cls(table, masks, None, *sizes)
         (in_index, slots, row_offsets), rows = view.layout("rows_csr"), view.n_out

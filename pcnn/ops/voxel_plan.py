@@ -32,7 +32,7 @@ class VoxelPlan(NetworkPlan):
         self._recipe = recipe if together else Recipe(recipe.levels, ())
         self._device_plans: dict[tuple[Triple, str], DevicePlan] = {}
         #: whether some layouts list triplets, by whether backward follows
-        self._lists = {
+        self.lists = {
             both: together and any(layout_kind(name).lists_triplets for name in names)
             for both, names in self.names.items()
         }
@@ -57,7 +57,7 @@ class VoxelPlan(NetworkPlan):
             key = given.tensor_stride, given.downsampling
         if has_kernels(given.device):
             ready = self._device_plan(*key)
-            grids, maps = ready.exact(given, batch_size, self._lists[backward])
+            grids, maps = ready.exact(given, batch_size, self.lists[backward])
         elif isinstance(given, VoxelGrid):
             grids = [given]
         else:
@@ -89,10 +89,6 @@ class VoxelPlan(NetworkPlan):
     def serves_rooms(self, device: torch.device, backward: bool = False) -> bool:
         """True if `in_room` serves the network: nothing of a plan waits for the device."""
         return self._fits[backward] and has_kernels(device)
-
-    def lists(self, backward: bool) -> bool:
-        """True if some layouts list triplets."""
-        return self._lists[backward]
 
     def _device_plan(self, spacing: Triple, downsampling: str) -> DevicePlan:
         """The plan for sites of one spacing."""
