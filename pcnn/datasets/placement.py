@@ -46,7 +46,7 @@ class Placement(Protocol):
         self,
         points: Tensor,  # [P, 3] [m]
         inputs: Tensor,  # [P, C] of every point
-        batch: Tensor,  # [P] cloud of every point
+        batch: Tensor | None,  # [P] cloud of every point; None: there is one
         batch_size: int,  # number of clouds
         size: VoxelSize,  # edge of a cell [m]
         planner: Planner | None = None,  # of the network that will take the tensor
@@ -95,7 +95,7 @@ class OnVoxels:
         self,
         points: Tensor,
         inputs: Tensor,
-        batch: Tensor,
+        batch: Tensor | None,
         batch_size: int,
         size: VoxelSize,
         planner: Planner | None = None,

@@ -30,8 +30,13 @@ def pack(coords: Tensor) -> Tensor:
         raise ValueError(f"coords must be [N, 4] (batch, x, y, z), got {tuple(coords.shape)}")
     if coords.is_floating_point() or coords.is_complex() or coords.dtype == torch.bool:
         raise ValueError(f"coords must hold integers, got {coords.dtype}")
-    batch, x, y, z = coords.to(torch.int64).unbind(1)
-    return (batch << BATCH_SHIFT) + (x << SHIFTS[0]) + (y << SHIFTS[1]) + z + _BIASES
+    return pack_fields(*coords.to(torch.int64).unbind(1))
+
+
+def pack_fields(batch: Tensor | None, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    """`pack` of int64 fields ``[N]`` each; no batch: all are of one cloud."""
+    keys = (z + _BIASES).add_(y, alpha=1 << SHIFTS[1]).add_(x, alpha=1 << SHIFTS[0])
+    return keys if batch is None else keys.add_(batch, alpha=1 << BATCH_SHIFT)
 
 
 def unpack(keys: Tensor) -> Tensor:

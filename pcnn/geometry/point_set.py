@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from pcnn.geometry.checks import (
 )
 from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
-from pcnn.geometry.packing import HALF, pack
+from pcnn.geometry.packing import HALF, pack, pack_fields
 
 Sizes = tuple[float, float, float]
 
@@ -246,97 +246,129 @@ def point_set_of(
     multiples of a power of two, at least 1024 cells: a cloud around zero has origin 0 and keeps its
     float32 points as they are, and differences of float32 points stay what they were. Cells are
     counted from zero, as voxels are, unless the cloud's centre lies beyond a quarter of what a
-    packed key holds; then from a multiple of that. The host waits for the device twice.
+    packed key holds; then from a multiple of that. The host waits for the device twice, of several
+    clouds thrice, and three times more to thin them.
     """
     check_points(points, batch)
     sizes = voxel_sizes(voxel_size, "voxel_size")
     if memory is not None and not 0 < memory < math.inf:
         raise ValueError(f"memory must be positive [GB] or none, got {memory}")
-    if thin is None:
-        return _sorted(points, batch, batch_size, sizes, memory)
-    every = _sorted(points, batch, batch_size, voxel_sizes(thin, "thin"), memory)
-    keys, cell = torch.unique_consecutive(every.keys, return_inverse=True)
-    offsets = every.points.to(torch.float64) - every.centres
-    rows = nearest_rows(offsets, cell, len(keys))  # of every
-    assert every.chosen is not None
-    assert every.inverse is not None
-    kept_points = every.chosen[rows]  # [kept] of the input
-    clouds = every.batch_index[rows], every.batch_size
-    few = _sorted(points[kept_points], *clouds, sizes, memory)
+    exact, thinned = points.to(torch.float64), sizes if thin is None else voxel_sizes(thin, "thin")
+    if thin is None or not len(points):
+        return _sorted(exact, batch, batch_size, sizes, memory)
+    every = _Cells.of(exact, batch, batch_size, thinned)
+    keys, order = every.keys.sort(stable=True)
+    cell = (keys.diff(prepend=keys[:1]) != 0).cumsum(0)
+    offsets = every.from_centres(exact).index_select(0, order)
+    rows = nearest_rows(offsets, cell, int(cell[-1]) + 1)
+    kept = order.index_select(0, rows)  # [kept] of the input
+    batch = None if every.batch is None else every.batch.index_select(0, kept)
+    few = _sorted(exact.index_select(0, kept), batch, len(every.origins), sizes, memory)
     assert few.chosen is not None
     assert few.inverse is not None
-    inverse = few.inverse[cell][every.inverse]
-    return replace(few, inverse=inverse, chosen=kept_points[few.chosen])
+    inverse = torch.empty_like(order).scatter_(0, order, few.inverse.index_select(0, cell))
+    return replace(few, inverse=inverse, chosen=kept.index_select(0, few.chosen))
 
 
 def _sorted(
     points: Tensor, batch: Tensor | None, batch_size: int | None, sizes: Sizes, memory: float | None
 ) -> PointSet:
-    device = points.device
-    if batch is None:
-        batch = torch.zeros(len(points), dtype=torch.int64, device=device)
-    batch = batch.to(torch.int64)
-    first, last = 0, 0 if batch_size is None else -1
-    if len(points):
-        finite = torch.isfinite(points).all().to(torch.int64)
-        whole, first, last = torch.stack([finite, *batch.aminmax()]).tolist()
-        if not whole:
-            check_finite(points)  # says which
-    clouds = clouds_of(first, last, batch_size)
-    exact = points.to(torch.float64)
-    middle = _middles(exact, batch, clouds)  # [B, 3]
-    unit = 2.0 ** math.ceil(math.log2(_ORIGIN_CELLS * max(sizes)))
-    origins = torch.round(middle / unit) * unit
-    size = torch.tensor(sizes, dtype=torch.float64, device=device)
-    quarter = HALF // 2  # of what an axis holds
-    first_cell = torch.round(middle / size / quarter) * quarter  # [B, 3] float64, whole numbers
-    from_zero = torch.floor(exact / size)
-    cells = from_zero - first_cell[batch]
-    coords = torch.cat([batch[:, None], cells.to(torch.int64)], dim=1)
-    keys, order = torch.sort(pack(coords), stable=True)
-    repeated = _checked(from_zero, cells, keys)
-    inverse = torch.empty_like(order)
-    inverse[order] = torch.arange(len(order), device=device)
+    cells = _Cells.of(points, batch, batch_size, sizes)
+    keys, order = cells.keys.sort(stable=True)
+    rising = torch.arange(len(order), device=order.device)
     return PointSet(
-        (exact - origins[batch])[order].to(torch.float32),
-        origins,
-        first_cell * size,
+        cells.about_origins(points).index_select(0, order),
+        cells.origins,
+        cells.corners,
         keys,
-        clouds,
+        len(cells.origins),
         sizes,
-        one_per_cell=not repeated,
-        inverse=inverse,
+        one_per_cell=bool(keys.diff().all()),
+        inverse=torch.empty_like(order).scatter_(0, order, rising),
         chosen=order,
         memory=memory,
     )
 
 
-def _middles(points: Tensor, batch: Tensor, clouds: int) -> Tensor:
-    """``[B, 3]`` float64 middle of the box of every cloud; 0 of an empty one."""
+class _Cells(NamedTuple):
+    """Cells of points, and where their clouds lie."""
+
+    batch: Tensor | None  # [P] int64; None: all points are of one cloud
+    cells: Tensor  # [P, 3] float64 whole numbers, counted from the corner of their cloud
+    keys: Tensor  # [P] int64
+    size: Tensor  # [1, 3] float64
+    origins: Tensor  # [B, 3] float64
+    corners: Tensor  # [B, 3] float64
+
+    @classmethod
+    def of(
+        cls, points: Tensor, batch: Tensor | None, batch_size: int | None, sizes: Sizes
+    ) -> _Cells:
+        """Refuses points that are not finite, and cells that keys do not hold, in one wait."""
+        device = points.device
+        if batch is None and len(points) and batch_size in (None, 1):
+            clouds = 1
+            box = torch.stack(points.aminmax(dim=0))[:, None].cpu()
+            whole = bool(box.isfinite().all())
+        else:
+            batch = points.new_zeros(len(points)) if batch is None else batch
+            batch = batch.to(torch.int64)
+            whole, first, last = True, 0, 0 if batch_size is None else -1
+            if len(points):
+                finite = torch.isfinite(points).all().to(torch.int64)
+                whole, first, last = torch.stack([finite, *batch.aminmax()]).tolist()
+            clouds = clouds_of(first, last, batch_size) if whole else 1
+            box = _boxes(points, batch, clouds).cpu() if whole else points
+        if not whole:
+            check_finite(points)  # says which
+        middle = (box[0] + box[1]) / 2  # [B, 3]
+        middle = torch.where(torch.isfinite(middle), middle, 0.0)  # of an empty cloud
+        unit = 2.0 ** math.ceil(math.log2(_ORIGIN_CELLS * max(sizes)))
+        size = torch.tensor([sizes], dtype=torch.float64)
+        quarter = HALF // 2  # of what an axis holds
+        first_cell = torch.round(middle / size / quarter) * quarter  # whole numbers
+        if len(points):
+            _check_cells(torch.floor(box / size), first_cell)
+        frame = torch.round(middle / unit) * unit, first_cell * size, size, first_cell
+        parts = torch.cat(frame).to(device, non_blocking=True).split([clouds, clouds, 1, clouds])
+        origins, corners, size, start = parts
+        cells = (points / size).floor_().sub_(start if batch is None else start[batch])
+        keys = pack_fields(batch, *cells.to(torch.int64).unbind(1))
+        return cls(batch, cells, keys, size, origins, corners)
+
+    def about_origins(self, points: Tensor) -> Tensor:
+        """``[P, 3]`` float32: these points from the origins of their clouds."""
+        return (points - self._of(self.origins)).to(torch.float32)
+
+    def from_centres(self, points: Tensor) -> Tensor:
+        """``[P, 3]`` float64: these points, as float32 holds them, from the centres of cells."""
+        centres = (self.cells + 0.5) * self.size + self._of(self.corners - self.origins)
+        return self.about_origins(points).to(torch.float64) - centres
+
+    def _of(self, frames: Tensor) -> Tensor:
+        return frames if self.batch is None else frames[self.batch]
+
+
+def _boxes(points: Tensor, batch: Tensor, clouds: int) -> Tensor:
+    """``[2, B, 3]`` float64 lowest and highest corner of every cloud; of an empty one beyond."""
     index = batch[:, None].expand(-1, 3)
-    box = points.new_full((2, clouds, 3), torch.inf)
-    box[0].scatter_reduce_(0, index, points, "amin")
-    box[1].scatter_reduce_(0, index, -points, "amin")
-    middle = (box[0] - box[1]) / 2
-    return torch.where(torch.isfinite(middle), middle, 0.0)
+    low = points.new_full((clouds, 3), torch.inf).scatter_reduce_(0, index, points, "amin")
+    high = points.new_full((clouds, 3), -torch.inf).scatter_reduce_(0, index, points, "amax")
+    return torch.stack([low, high])
 
 
-def _checked(whole: Tensor, cells: Tensor, keys: Tensor) -> bool:
-    """True if some cell holds two points; refuses cells that keys do not hold, in one wait."""
-    # whole cells are counted from zero, cells from the corner of their cloud
-    if not len(keys):
-        return False
-    flags = torch.stack([(keys[1:] == keys[:-1]).any().to(torch.float64), whole.abs().amax()])
-    numbers = torch.cat([cells.amin(0), cells.amax(0), flags]).tolist()
-    if not numbers[7] < _EXACT_CELLS:
+def _check_cells(box: Tensor, first_cell: Tensor) -> None:
+    """Refuse cells that keys do not hold, of boxes of whole cells counted from zero."""
+    farthest = max(-float(box[0].amin()), float(box[1].amax()))
+    if not farthest < _EXACT_CELLS:
         raise ValueError(
-            f"point set: coordinates lie {numbers[7]:.3g} cells from zero, where float64 tells "
+            f"point set: coordinates lie {farthest:.3g} cells from zero, where float64 tells "
             "cells no longer apart; subtract an offset"
         )
-    for name, low, high in zip("xyz", numbers[:3], numbers[3:6], strict=True):
+    ends = (box[0] - first_cell).amin(0).tolist(), (box[1] - first_cell).amax(0).tolist()
+    for name, low, high in zip("xyz", *ends, strict=True):
         if max(high, -low) >= HALF:
             raise ValueError(
                 f"point set: cells lie at {low:.0f}..{high:.0f} along {name} about the middle of "
                 f"their cloud, but a packed key holds {1 - HALF}..{HALF - 1}"
             )
-    return bool(numbers[6])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,20 +45,24 @@ class NetworkDescriptor:
         """Describe clouds [P, 3] [m] in one batch."""
         if not all(map(len, clouds)):
             raise ValueError("a cloud without points has no descriptors")
-        points = torch.cat([cloud.to(self.device) for cloud in clouds]) / self.factor
+        points, batch = torch.cat([cloud.to(self.device) for cloud in clouds]), None
+        if self.factor != 1:
+            points = points / self.factor
         inputs = torch.nn.functional.pad(points, (0, 1), value=1.0)
-        numbers = torch.arange(len(clouds)).repeat_interleave(torch.tensor(list(map(len, clouds))))
-        batch = numbers.to(self.device), len(clouds)
-        both = self.placement.place(points, inputs, *batch, self.own_size)
+        if len(clouds) > 1:
+            sizes = torch.tensor(list(map(len, clouds)))
+            batch = torch.arange(len(clouds)).repeat_interleave(sizes)
+            batch = batch.to(self.device, non_blocking=True)
+        both = self.placement.place(points, inputs, batch, len(clouds), self.own_size)
         x = SparseTensor(both.features[:, 3:].contiguous(), both.geometry)
         features = self.net(x).features.float()
-        if not bool(torch.isfinite(features).all()):
+        if not all(map(math.isfinite, torch.stack(features.aminmax()).tolist())):
             raise ValueError(
                 f"{self.own_name} gives NaN or infinite descriptors; train it at a smaller rate"
             )
         places = both.features[:, :3].float() * self.factor
-        sizes = both.geometry.batch_offsets.diff().tolist()
+        rows = [len(places)] if batch is None else both.geometry.batch_offsets.diff().tolist()
         return [
             Described(*each)
-            for each in zip(places.split(sizes), unit_length(features).split(sizes), strict=True)
+            for each in zip(places.split(rows), unit_length(features).split(rows), strict=True)
         ]
