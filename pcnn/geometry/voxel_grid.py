@@ -152,17 +152,8 @@ class VoxelGrid(Geometry):
             axes = zip(shape, self.tensor_stride, stride, strict=True)
             u, v, w = (-(-n * fine // coarse) for n, fine, coarse in axes)
             shape = u, v, w
-        return replace(
-            self,
-            keys=keys,
-            bound=self.bound + max(stride) - 1,
-            tensor_stride=stride,
-            inverse=inverse,
-            box=box,
-            finer=self.inverses(),
-            count=count,
-            spatial_shape=shape,
-        )
+        facts = self.bound + max(stride) - 1, stride, self.downsampling, inverse, box
+        return VoxelGrid(keys, self.batch_size, *facts, self.inverses(), count, shape)
 
     def stride_after(self, kernel: Kernel, up: bool = False) -> Triple:
         """Tensor stride of the sites that a kernel makes of these, or ``up`` its transpose."""
