@@ -78,12 +78,19 @@ KERNEL(count_table, TableArguments, PAIR_THREADS) { walk_table<false>(a); }
 
 KERNEL(fill_from_table, TableArguments, PAIR_THREADS) { walk_table<true>(a); }
 
-struct ScanArguments {
+#define MAX_SCANS 16
+
+struct Scan {
     const int* counts;  // [slots, chunks], aligned to 16 bytes
     int* starts;        // [slots, chunks] exclusive sums inside a slot
     i64* offsets;       // [slots + 1]
     i64 chunks;
-    int slots;
+    int slots, first;   // blocks, a slot each
+};
+
+struct ScanArguments {
+    int count;
+    Scan scans[MAX_SCANS];
 };
 
 // Sum over the threads of a block, known to all of them.
@@ -102,24 +109,27 @@ __device__ __forceinline__ i64 block_sum(i64 value, i64* parts) {
 // A block a slot. It sums all counts of the slots before its own: reading some hundred kilobytes
 // again from L2 costs less than a second pass, or than blocks that wait for each other.
 KERNEL(scan_counts, ScanArguments, SCAN_THREADS) {
-    const int slot = (int)blockIdx.x;
+    int number = a.count - 1;
+    while (a.scans[number].first > (int)blockIdx.x) --number;
+    const Scan& scan = a.scans[number];
+    const int slot = (int)blockIdx.x - scan.first;
     __shared__ i64 parts[SCAN_THREADS / WARP];
-    const i64 before = (i64)slot * a.chunks;
+    const i64 before = (i64)slot * scan.chunks;
     i64 part = 0;
     for (i64 i = threadIdx.x; i < before / 4; i += SCAN_THREADS) {
-        const Quad four = ((const Quad*)a.counts)[i];
+        const Quad four = ((const Quad*)scan.counts)[i];
         part += (i64)four.x + four.y + four.z + four.w;
     }
-    if (threadIdx.x < before % 4) part += a.counts[before - 1 - threadIdx.x];
+    if (threadIdx.x < before % 4) part += scan.counts[before - 1 - threadIdx.x];
     const i64 offset = block_sum(part, parts);
 
     int carry = 0;  // pairs of the slot in the chunks so far
-    for (i64 first = 0; first < a.chunks; first += SCAN_THREADS * SCAN_ITEMS) {
+    for (i64 first = 0; first < scan.chunks; first += SCAN_THREADS * SCAN_ITEMS) {
         const i64 mine = first + threadIdx.x * SCAN_ITEMS;
         int counts[SCAN_ITEMS], own = 0;
 #pragma unroll
         for (int item = 0; item < SCAN_ITEMS; ++item) {
-            counts[item] = mine + item < a.chunks ? a.counts[before + mine + item] : 0;
+            counts[item] = mine + item < scan.chunks ? scan.counts[before + mine + item] : 0;
             own += counts[item];
         }
         u32 all;
@@ -127,13 +137,13 @@ KERNEL(scan_counts, ScanArguments, SCAN_THREADS) {
         carry += (int)all;
 #pragma unroll
         for (int item = 0; item < SCAN_ITEMS; ++item) {
-            if (mine + item < a.chunks) a.starts[before + mine + item] = start;
+            if (mine + item < scan.chunks) scan.starts[before + mine + item] = start;
             start += counts[item];
         }
     }
     if (threadIdx.x == 0) {
-        a.offsets[slot] = offset;
-        if (slot == a.slots - 1) a.offsets[a.slots] = offset + carry;
+        scan.offsets[slot] = offset;
+        if (slot == scan.slots - 1) scan.offsets[scan.slots] = offset + carry;
     }
 }
 

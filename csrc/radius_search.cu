@@ -6,10 +6,12 @@
 // rows are in spatial order, so threads of a warp read the same cells.
 //
 // Count per (slot, chunk of rows) and per row, scan, fill: no pair is kept that is not within reach.
+// Every launch serves many searches; points are sorted once for those of one reach.
 
 #include "radix.cuh"
 
 #define ROWS 32          // output rows of a block: a chunk
+#define MAX_TASKS 12
 #define AT_ONCE 4        // candidates of a row that are on their way together
 #define INSERTED 32      // triplets of a row sorted by insertion; more are sorted by a heap
 
@@ -22,6 +24,8 @@ struct Cells {
     double inverse[3];  // of the side of a cell
     double reach[3];    // half widths of the box that is searched, a little above the reach
     int bits[3];        // of a cell's number along an axis
+    int shift;          // of a cloud's number in what says it
+    u64 task;           // in the bits before the cloud
 };
 
 // Monotone in the coordinate, the same for both sides of the search.
@@ -34,52 +38,60 @@ __device__ __forceinline__ u64 wrapped(const Cells& cells, int axis, i64 cell) {
 }
 
 __device__ __forceinline__ u64 key_of(const Cells& cells, u64 cloud, u64 x, u64 y, u64 z) {
-    return (((cloud << cells.bits[0] | x) << cells.bits[1] | y) << cells.bits[2]) | z;
+    return ((((cells.task | cloud) << cells.bits[0] | x) << cells.bits[1] | y) << cells.bits[2]) | z;
 }
 
-struct CellArguments {
+struct SortTask {
     const float* points;  // [n, 3]
     const i64* batch;     // [n]
-    SortBuffers sort;
-    i64 n;
+    i64 first, n;         // its items
+    u64* crowd;           // points of the cell of every point, summed; zero before
     Cells cells;
-    int passes;
 };
 
+struct SortArguments {
+    SortBuffers sort;
+    Place* places;  // [n] in the order of all keys
+    i64 n;
+    int passes, count;
+    SortTask tasks[MAX_TASKS];
+};
+
+__device__ __forceinline__ const SortTask& task_of(const SortArguments& a, i64 item) {
+    int task = a.count - 1;
+    while (a.tasks[task].first > item) --task;
+    return a.tasks[task];
+}
+
 // Sort keys of the source points, and their digits counted.
-KERNEL(cell_keys, CellArguments, 256) {
-    write_sort_keys(a.sort, a.n, a.passes, [&](i64 i, u32*) {
+KERNEL(cell_keys, SortArguments, 256) {
+    write_sort_keys(a.sort, a.n, a.passes, [&](i64 item, u32*) {
+        const SortTask& task = task_of(a, item);
+        const i64 i = item - task.first;
         u64 part[3];
 #pragma unroll
         for (int axis = 0; axis < 3; ++axis)
-            part[axis] = wrapped(a.cells, axis, cell_at(a.cells, axis, (double)a.points[3 * i + axis]));
-        return key_of(a.cells, (u64)a.batch[i], part[0], part[1], part[2]);
+            part[axis] = wrapped(task.cells, axis, cell_at(task.cells, axis, (double)task.points[3 * i + axis]));
+        return key_of(task.cells, (u64)task.batch[i] >> task.cells.shift, part[0], part[1], part[2]);
     });
 }
 
-struct PlaceArguments {
-    const float* points;  // [n, 3]
-    const u32* order;     // [n] rows sorted by cell
-    const u64* keys;      // [n] their cells
-    Place* places;        // [n]
-    u64* crowd;           // points of the cell of every point, summed; zero before
-    i64 n;
-};
-
 // Points in the order of their cells: candidates of a run lie side by side.
-KERNEL(place_points, PlaceArguments, 256) {
-    const i64 i = (i64)blockIdx.x * 256 + threadIdx.x;
-    if (i >= a.n) return;
-    const i64 begin = lower_bound(a.keys, a.n, a.keys[i]);
+KERNEL(place_points, SortArguments, 256) {
+    const i64 item = (i64)blockIdx.x * 256 + threadIdx.x;
+    if (item >= a.n) return;
+    const SortTask& task = task_of(a, item);
+    const u64* keys = a.sort.keys_a + task.first;
+    const i64 i = item - task.first, begin = lower_bound(keys, task.n, keys[i]);
     if (begin == i) {  // the first of its cell counts for all
-        const u64 own = (u64)(lower_bound(a.keys, a.n, a.keys[i] + 1) - i);
-        atomicAdd(a.crowd, own * own);
+        const u64 own = (u64)(lower_bound(keys, task.n, keys[i] + 1) - i);
+        atomicAdd(task.crowd, own * own);
     }
-    const i64 row = a.order[i];
+    const i64 row = a.sort.values_a[item] - task.first;
     Place place;
-    place.x = a.points[3 * row], place.y = a.points[3 * row + 1], place.z = a.points[3 * row + 2];
+    place.x = task.points[3 * row], place.y = task.points[3 * row + 1], place.z = task.points[3 * row + 2];
     place.row = (int)row;
-    a.places[i] = place;
+    a.places[item] = place;
 }
 
 struct Search {
@@ -93,7 +105,36 @@ struct Search {
     float edges[3];        // of a kernel cell
     int size[3];           // odd kernel size
     int ball;
+    i64 first_chunk, chunks;
+    i64 first_row;         // of all searches' rows
+    int* counts;           // [slots, chunks] triplets
+    const int* starts;     // [slots, chunks] their first position inside the slot
+    i64* numbers;          // [slots + 3] first position of every slot; triplets, zero before; crowd
+    const i64* crowd;      // beyond `most` nothing is searched, and nothing counted
+    i64 most;
 };
+
+struct Lists {
+    int* in_index;      // [T] by slot
+    int* out_index;     // [T]
+    int* row_in_index;  // [T] by row
+    int* row_slots;     // [T]
+    i64* row_offsets;   // [m + 1]
+};
+
+struct SearchArguments {
+    int* sizes;           // [rows] triplets of every row, counted
+    const i64* row_ends;  // [rows + 1] their sums
+    int count;
+    Search searches[MAX_TASKS];
+    Lists lists[MAX_TASKS];
+};
+
+__device__ __forceinline__ int search_of_block(const SearchArguments& a) {
+    int task = a.count - 1;
+    while (a.searches[task].first_chunk > (i64)blockIdx.x) --task;
+    return task;
+}
 
 // Slot of a candidate, -1 where there is no triplet. Every operation is rounded on its own, as on the
 // host: the answer does not depend on the device.
@@ -156,7 +197,7 @@ __device__ __forceinline__ void visit_neighbours(const Search& search, i64 row, 
         first[axis] = cell_at(search.cells, axis, middle - reach);
         more[axis] = cell_at(search.cells, axis, middle + reach) > first[axis];
     }
-    const u64 cloud = (u64)search.batch[row];
+    const u64 cloud = (u64)search.batch[row] >> search.cells.shift;
     const u64 z = wrapped(search.cells, 2, first[2]), next = wrapped(search.cells, 2, first[2] + more[2]);
     for (int step_x = 0; step_x <= more[0]; ++step_x)
         for (int step_y = 0; step_y <= more[1]; ++step_y) {
@@ -168,33 +209,29 @@ __device__ __forceinline__ void visit_neighbours(const Search& search, i64 row, 
         }
 }
 
-struct CountArguments {
-    Search search;
-    int* counts;  // [slots, chunks]
-    int* sizes;   // [m] triplets of every row
-    i64 chunks;
-    const i64* crowd;  // beyond `most` nothing is searched, and nothing counted
-    i64 most;
-};
-
-KERNEL(count_neighbours, CountArguments, ROWS) {
+KERNEL(count_neighbours, SearchArguments, ROWS) {
     DYNAMIC_SHARED(shared);
     int* counts = (int*)shared;  // [slots]
-    const int slots = a.search.size[0] * a.search.size[1] * a.search.size[2];
+    const Search& search = a.searches[search_of_block(a)];
+    const int slots = search.size[0] * search.size[1] * search.size[2];
     for (int slot = threadIdx.x; slot < slots; slot += ROWS) counts[slot] = 0;
     __syncthreads();
-    const i64 row = (i64)blockIdx.x * ROWS + threadIdx.x;
-    const bool crowded = *a.crowd > a.most;
-    if (row < a.search.m) {
-        int size = 0;
-        if (!crowded) visit_neighbours(a.search, row, [&](int slot, int) {
+    const i64 chunk = blockIdx.x - search.first_chunk, row = chunk * ROWS + threadIdx.x;
+    const bool crowded = *search.crowd > search.most;
+    int size = 0;
+    if (row < search.m) {
+        if (!crowded) visit_neighbours(search, row, [&](int slot, int) {
             atomicAdd(&counts[slot], 1);
             ++size;
         });
-        a.sizes[row] = size;
+        a.sizes[search.first_row + row] = size;
     }
+    const i64 sum = sum_to_lane((i64)size);
+    if (threadIdx.x == ROWS - 1) atomicAdd((u64*)search.numbers + slots + 1, (u64)sum);
+    if (threadIdx.x == 0 && chunk == 0) search.numbers[slots + 2] = *search.crowd;
     __syncthreads();
-    for (int slot = threadIdx.x; slot < slots; slot += ROWS) a.counts[slot * a.chunks + blockIdx.x] = counts[slot];
+    for (int slot = threadIdx.x; slot < slots; slot += ROWS)
+        search.counts[slot * search.chunks + chunk] = counts[slot];
 }
 
 // Slot and source of the triplets of a row, compared as one number; sorted where they are kept.
@@ -241,44 +278,37 @@ __device__ __forceinline__ void sort_row(const Listed& items, int n) {
     }
 }
 
-struct FillArguments {
-    Search search;
-    const int* counts;       // [slots, chunks]
-    const int* starts;       // [slots, chunks] first position inside the slot
-    const i64* offsets;      // [slots + 1] first position of the slot
-    const i64* row_offsets;  // [m + 1]
-    int* in_index;           // [T] by slot
-    int* out_index;          // [T]
-    int* row_in_index;       // [T] by row
-    int* row_slots;          // [T]
-    i64 chunks;
-};
-
-KERNEL(fill_neighbours, FillArguments, ROWS) {
-    const i64 row = (i64)blockIdx.x * ROWS + threadIdx.x;
-    const int slots = a.search.size[0] * a.search.size[1] * a.search.size[2];
+KERNEL(fill_neighbours, SearchArguments, ROWS) {
+    const int task = search_of_block(a);
+    const Search& search = a.searches[task];
+    const Lists& lists = a.lists[task];
+    const i64 chunk = blockIdx.x - search.first_chunk, row = chunk * ROWS + threadIdx.x;
+    const int slots = search.size[0] * search.size[1] * search.size[2];
     i64 begin = 0;
     int size = 0;
-    if (row < a.search.m) {
-        begin = a.row_offsets[row];
-        visit_neighbours(a.search, row, [&](int slot, int source) {
-            a.row_slots[begin + size] = slot;
-            a.row_in_index[begin + size++] = source;
+    if (row < search.m) {
+        const i64* ends = a.row_ends + search.first_row;
+        begin = ends[row] - ends[0];
+        lists.row_offsets[row] = begin;
+        if (row == search.m - 1) lists.row_offsets[row + 1] = ends[row + 1] - ends[0];
+        visit_neighbours(search, row, [&](int slot, int source) {
+            lists.row_slots[begin + size] = slot;
+            lists.row_in_index[begin + size++] = source;
         });
     }
-    const Listed own = {a.row_slots + begin, a.row_in_index + begin};
+    const Listed own = {lists.row_slots + begin, lists.row_in_index + begin};
     sort_row(own, size);
     int cursor = 0;
     for (int slot = 0; slot < slots; ++slot) {
-        const i64 cell = slot * a.chunks + blockIdx.x;
-        if (!a.counts[cell]) continue;  // the whole warp agrees
+        const i64 cell = slot * search.chunks + chunk;
+        if (!search.counts[cell]) continue;  // the whole warp agrees
         const int first = cursor;
         while (cursor < size && own.slots[cursor] == slot) ++cursor;
         const int count = cursor - first;
-        i64 to = a.offsets[slot] + a.starts[cell] + sum_to_lane(count) - count;
+        i64 to = search.numbers[slot] + search.starts[cell] + sum_to_lane(count) - count;
         for (int i = first; i < cursor; ++i, ++to) {
-            a.in_index[to] = own.sources[i];
-            a.out_index[to] = (int)row;
+            lists.in_index[to] = own.sources[i];
+            lists.out_index[to] = (int)row;
         }
     }
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import Layout
 from pcnn.kernels import cuda
-from pcnn.maps.pairs import empty_pairs, scan_counts
+from pcnn.maps.pairs import in_quads, scan_counts
 from pcnn.maps.point_cells import BOX_MARGIN, CELL_MARGIN, Edges, Reach
 from pcnn.maps.radix_sort import KEY_BLOCKS, RadixSort, passes_of
 
@@ -21,8 +21,8 @@ SOURCE = "radius_search.cu"
 #: Bits of a sort key: the cloud, and the number of a cell along every axis.
 KEY_BITS = 32
 
-#: Output rows of a block, as in ``csrc/radius_search.cu``, and threads of its other kernels.
-ROWS, THREADS = 32, 256
+#: Output rows of a block, threads of its other kernels, and searches, as in the source.
+ROWS, THREADS, MAX_TASKS = 32, 256, 12
 
 #: Fields of a struct of the source.
 Fields = dict[str, Any]
@@ -36,114 +36,125 @@ class Window(NamedTuple):
     size: Triple  # odd kernel size per axis
 
 
-@dataclass(frozen=True)
-class SortedPoints:
-    """Points sorted by cells of side 2R, for searches with one reach."""
+class Search(NamedTuple):
+    """Points, and centres around which a kernel sees those of the same cloud; neither is empty."""
 
-    places: Tensor  # [N, 4] int32, three floats and the row
-    keys: Tensor  # [2, N] int64; the first row is sorted
-    cells: Fields  # as kernels take them
-    crowd: Tensor  # [1] int64, squares of the numbers of points in these cells, summed
-
-    @classmethod
-    def of(cls, points: Tensor, batch: Tensor, batch_size: int, reach: Reach) -> SortedPoints:
-        """Sort points."""
-        device, n, points = points.device, points.shape[0], points.contiguous()
-        kernels, cells = cuda.module(SOURCE, device), _cells(reach, batch_size)
-        sort, passes = RadixSort.of(n, device), passes_of(KEY_BITS)
-        given: Fields = {"points": points, "batch": batch, "sort": sort.buffers, "n": n}
-        blocks = max(1, min(KEY_BLOCKS, -(-n // THREADS)))
-        kernels.launch("cell_keys", blocks, **given, cells=cells, passes=passes)
-        sort.run(passes)
-        places = torch.empty(n, 4, dtype=torch.int32, device=device)
-        crowd = torch.zeros(1, dtype=torch.int64, device=device)
-        given = {"points": points, "order": sort.values, "keys": sort.keys, "places": places}
-        kernels.launch("place_points", -(-n // THREADS), **given, crowd=crowd, n=n)
-        return cls(places, sort.keys, cells, crowd)
+    points: Tensor  # [N, 3] float32
+    batch: Tensor  # [N] int64, the cloud above so many bits
+    centres: Tensor  # [M, 3] float32
+    centres_batch: Tensor  # [M] int64
+    batch_size: int
+    window: Window  # of an odd kernel
+    shift: int = 0  # so many bits
+    most: int = (1 << 63) - 1  # pairs that are compared
 
 
-@dataclass(frozen=True)
+class Listed(NamedTuple):
+    """The triplets of a search."""
+
+    in_index: Tensor  # [T] int32
+    out_index: Tensor  # [T] int32
+    rows_csr: Layout
+    counts: Layout
+
+
 class CountedNeighbours:
-    """A search that knows how many triplets there are, on the device."""
+    """Searches that know how many triplets there are, on the device."""
 
-    ends: Tensor  # [K + 1] int64, where every slot begins
-    counts: Tensor  # [2, K, chunks] int32, triplets, and their first position inside the slot
-    row_offsets: Tensor  # [N_out + 1] int64
-    search: Fields  # of the kernels
-    crowd: Tensor  # [2] int64: the triplets, and SortedPoints.crowd
+    def __init__(self, searches: Sequence[Search]) -> None:
+        """Count the triplets of `MAX_TASKS` searches at most; nothing waits."""
+        device, reaches = searches[0].points.device, [one.window.reach for one in searches]
+        volumes = [math.prod(one.window.size) for one in searches]
+        self.rows = [len(one.centres) for one in searches]
+        # points are sorted once for the searches of a reach
+        sorts = {(id(s.points), reach): s for s, reach in zip(searches, reaches, strict=True)}
+        spare = len(sorts) % 2  # all numbers begin at multiples of 16 bytes
+        self._sizes = sizes = [len(sorts), spare, *(volume + 3 for volume in volumes)]
+        self._words = torch.zeros(sum(sizes) + 1, dtype=torch.int64, device=device)
+        crowds, _, *numbers = self._words[:-1].split(sizes)
+        #: [K + 3] int64 of each: where every slot begins, then the triplets, and the squares of
+        #: the numbers of points in cells, summed
+        self.numbers = numbers
+        held, sort, places = _sorted(sorts, crowds)
+        self._kernels = cuda.module(SOURCE, device)
 
-    @classmethod
-    def of(
-        cls,
-        source: SortedPoints,
-        centres: Tensor,  # [M, 3] float32, where the kernel lies for every output row; at least one
-        batch: Tensor,  # [M] int64
-        window: Window,
-        most: int = (1 << 63) - 1,
-    ) -> CountedNeighbours:
-        """Count the triplets of an odd kernel around every centre; nothing waits."""
-        (rows, _), device, reach = centres.shape, centres.device, window.reach
-        search = {
-            "places": source.places,
-            "keys": source.keys,
-            "centres": centres.contiguous(),
-            "batch": batch,
-            "n": source.places.shape[0],
-            "m": rows,
-            "cells": source.cells,
-            "limit": reach if isinstance(reach, tuple) else (reach * reach,),
-            "edges": window.edges,
-            "size": window.size,
-            "ball": int(not isinstance(reach, tuple)),
-        }
-        volume, chunks = math.prod(window.size), -(-rows // ROWS)
-        counts = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
-        sizes = torch.empty(rows, dtype=torch.int32, device=device)
-        given: Fields = {"search": search, "counts": counts[0], "sizes": sizes, "chunks": chunks}
-        limit = {"crowd": source.crowd, "most": most}
-        kernels = cuda.module(SOURCE, device)
-        kernels.launch("count_neighbours", chunks, shared_bytes=4 * volume, **given, **limit)
-        row_offsets = torch.zeros(rows + 1, dtype=torch.int64, device=device)
-        torch.cumsum(sizes, 0, out=row_offsets[1:])
-        ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
-        scan_counts(counts[0], counts[1], ends)
-        crowd = torch.cat((row_offsets[-1:], source.crowd))
-        return cls(ends, counts, row_offsets, search, crowd)
+        shapes = [(k, -(-m // ROWS)) for k, m in zip(volumes, self.rows, strict=True)]
+        parts = [in_quads(volume * chunks) for volume, chunks in shapes]
+        # triplets, and their first position inside the slot
+        counted, begun = torch.empty(2, sum(parts), dtype=torch.int32, device=device)
+        each = zip(counted.split(parts), begun.split(parts), shapes, numbers, strict=True)
+        scans = [(c[: k * n].view(k, n), b, ends) for c, b, (k, n), ends in each]
+        tasks, chunk, row = [], 0, 0
+        for search, (counts, starts, own) in zip(searches, scans, strict=True):
+            points, _, centres, of, _, (reach, edges, size), _, most = search
+            number, first, cells = held[id(points), reach]
+            task = (
+                *(places.data_ptr() + 16 * first, sort.keys.data_ptr() + 8 * first),
+                *(centres.contiguous(), of, len(points), len(centres), cells),
+                *(reach if isinstance(reach, tuple) else (reach * reach,), edges, size),
+                *(int(not isinstance(reach, tuple)), chunk, counts.shape[1], row),
+                *(counts, starts, own, crowds[number:], most),
+            )
+            tasks.append(task)
+            chunk += counts.shape[1]
+            row += len(centres)
+        found = torch.empty(row, dtype=torch.int32, device=device)
+        ends = torch.zeros(row + 1, dtype=torch.int64, device=device)
+        self._chunks, self._given = chunk, (found, ends, len(tasks), tasks)
+        self._kept = sort, places
+        shared = 4 * max(volumes)
+        self._kernels.launch("count_neighbours", chunk, *self._given, [], shared_bytes=shared)
+        torch.cumsum(found, 0, out=ends[1:])
+        scan_counts(*scans)
 
-    def fill(self, triplets: int) -> tuple[Tensor, Tensor, Layout]:
-        """``in_index``, ``out_index`` ``[T]`` int32 of so many triplets, and ``rows_csr``."""
-        device, chunks = self.ends.device, self.counts.shape[2]
-        in_index, out_index = empty_pairs(triplets, device)
+    def fill(self, triplets: Sequence[int]) -> list[Listed]:
+        """List so many triplets of every search."""
+        parts, device = [in_quads(number) for number in triplets], self._words.device
+        pairs = torch.empty(2, sum(parts), dtype=torch.int32, device=device)
         # apart, so that each is freed without the other: steps keep the inputs
-        inputs = torch.empty(triplets, dtype=torch.int32, device=device)
-        slots = torch.empty(triplets, dtype=torch.int32, device=device)
-        cuda.module(SOURCE, device).launch(
-            "fill_neighbours",
-            chunks,
-            search=self.search,
-            counts=self.counts[0],
-            starts=self.counts[1],
-            offsets=self.ends,
-            row_offsets=self.row_offsets,
-            in_index=in_index,
-            out_index=out_index,
-            row_in_index=inputs,
-            row_slots=slots,
-            chunks=chunks,
-        )
-        return in_index, out_index, (inputs, slots, self.row_offsets)
+        inputs, slots = (torch.empty_like(pairs[0]) for _ in range(2))
+        tensors = zip(*(one.split(parts) for one in (*pairs, inputs, slots)), strict=True)
+        rows = [m + 1 + (m + 1) % 2 for m in self.rows]
+        offsets = torch.empty(sum(rows), dtype=torch.int64, device=device).split(rows)
+        lists = []
+        for own, row_offsets, number, m in zip(tensors, offsets, triplets, self.rows, strict=True):
+            lists.append((*(one[:number] for one in own), row_offsets[: m + 1]))
+        self._kernels.launch("fill_neighbours", self._chunks, *self._given, lists)
+        counts = self._words.diff().split(self._sizes)[2:]
+        each = zip(lists, counts, strict=True)
+        self.lists = [Listed(i, o, tuple(rows), (own[:-3],)) for (i, o, *rows), own in each]
+        return self.lists
 
 
-def _cells(reach: Reach, batch_size: int) -> Fields:
+def _sorted(
+    searches: Mapping[tuple[int, Reach], Search], crowds: Tensor
+) -> tuple[dict[tuple[int, Reach], tuple[int, int, Fields]], RadixSort, Tensor]:
+    """Sort points by cells of side 2R: number, first item and cells of every reach, and places."""
+    held, tasks, items, device = {}, [], 0, crowds.device
+    for number, ((at, reach), one) in enumerate(searches.items()):
+        points, own = one.points.contiguous(), _cells(reach, one, number)
+        held[at, reach] = number, items, own
+        tasks.append((points, one.batch, items, len(points), crowds[number:], own))
+        items += len(points)
+    sort, passes = RadixSort.of(items, device), passes_of(KEY_BITS + (len(held) - 1).bit_length())
+    places = torch.empty(items, 4, dtype=torch.int32, device=device)
+    given = sort.buffers, places, items, passes, len(tasks), tasks
+    kernels = cuda.module(SOURCE, device)
+    kernels.launch("cell_keys", min(KEY_BLOCKS, -(-items // THREADS)), *given)
+    sort.run(passes)
+    kernels.launch("place_points", -(-items // THREADS), *given)
+    return held, sort, places
+
+
+def _cells(reach: Reach, search: Search, task: int) -> Fields:
     """Cells of the search as its kernels take them."""
     widths = reach if isinstance(reach, tuple) else (reach,) * 3
-    rest = KEY_BITS - (batch_size - 1).bit_length()
+    clouds = (search.batch_size - 1).bit_length()
+    rest = KEY_BITS - clouds
     return {
         "inverse": [1 / (2 * width * CELL_MARGIN) for width in widths],
         "reach": [width * BOX_MARGIN for width in widths],
         "bits": ((rest + 2) // 3, (rest + 1) // 3, rest // 3),
+        "shift": search.shift,
+        "task": task << clouds,
     }
-
-
-#: Sorted points by the identity of their set and the reach that their cells are made for.
-Sorts = dict[tuple[int, Reach], SortedPoints]

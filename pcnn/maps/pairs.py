@@ -47,7 +47,7 @@ def places_in_table(table: Tensor) -> Places:
     ).unbind()
     places = Places(starts, torch.empty(volume + 1, dtype=torch.int64, device=device))
     _walk_table("count_table", table, counts, places, None, None, 0)
-    scan_counts(counts, *places)
+    scan_counts((counts, *places))
     return places
 
 
@@ -76,17 +76,25 @@ def _walk_table(
     module("pairs.cu", table.device).launch(kernel, chunks * strips, *tensors, *sizes)
 
 
+def in_quads(number: int) -> int:
+    """Room for so many int32, a multiple of 16 bytes."""
+    return -(-number // 4) * 4
+
+
 def empty_pairs(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Room for ``in_index`` and ``out_index`` ``[T]`` int32 in one piece of memory."""
-    room = torch.empty(2, -(-triplets // 4) * 4, dtype=torch.int32, device=device)
+    room = torch.empty(2, in_quads(triplets), dtype=torch.int32, device=device)
     return room[0, :triplets], room[1, :triplets]
 
 
-def scan_counts(counts: Tensor, starts: Tensor, offsets: Tensor) -> None:
-    """Turn the triplets of every (slot, chunk of rows) into positions."""
-    slots, chunks = counts.shape
-    kernels = module("pairs.cu", counts.device)
-    kernels.launch("scan_counts", slots, counts, starts, offsets, chunks, slots)
+def scan_counts(*scans: tuple[Tensor, Tensor, Tensor]) -> None:
+    """Turn triplets of every (slot, chunk of rows) into positions: (counts, starts, offsets)."""
+    tasks, slots = [], 0
+    for counts, starts, offsets in scans:
+        volume, chunks = counts.shape
+        tasks.append((counts, starts, offsets, chunks, volume, slots))
+        slots += volume
+    module("pairs.cu", scans[0][0].device).launch("scan_counts", slots, len(tasks), tasks)
 
 
 def transposed_table(table: Tensor, n_in: int) -> Tensor:

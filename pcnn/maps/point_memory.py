@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import sub
 from typing import NoReturn
 
 import torch
@@ -98,6 +100,8 @@ class PendingMap:
     rows: tuple[int, int]  # of (input, output)
     symmetric: bool = False  # whether the map serves as its own transpose
     crowd: Tensor | None = None  # [2] int64 on the device: the triplets, and the pairs compared
+    #: takes the triplets of all maps of a search, in order, before these are filled
+    listed: Callable[[Sequence[int]], object] | None = None
 
     @staticmethod
     def finish_all(maps: Sequence[PendingMap], points: PointSet) -> list[KernelMap]:
@@ -105,20 +109,24 @@ class PendingMap:
         if not maps:
             return []
         parts = [part for one in maps for part in (one.ends, one.crowd) if part is not None]
-        numbers = torch.tensor(read_copy(parts[0] if len(parts) == 1 else torch.cat(parts)))
-        found = iter(numbers.split([part.shape[0] for part in parts]))
+        numbers = iter(read_copy(parts[0] if len(parts) == 1 else torch.cat(parts)))
         ends: list[Tensor] = []
         budget, total, taken = Budget.of(points), 0, 0
+        searches: dict[Callable[[Sequence[int]], object], list[int]] = {}
         for one in maps:
-            own = next(found)
-            ends.append(own)
-            triplets = int(own[-1])
+            own = list(islice(numbers, len(one.ends)))
+            ends.append(torch.tensor(own))
+            triplets = own[-1]
             if one.crowd is not None:
-                triplets, crowd = next(found).tolist()
+                triplets, crowd = islice(numbers, 2)
                 budget.check_compared(crowd)
             size = map_bytes(triplets, one.rows, len(own) - 1, points.device.type, one.symmetric)
             total, taken = total + triplets, taken + size
             # a sum of 32 bits that ran over leaves ends that decrease, or lead elsewhere
-            whole = triplets == int(own[-1]) and 0 <= int(own.diff().max()) <= MOST_OF_SLOT
+            whole = triplets == own[-1] and 0 <= max(map(sub, own[1:], own)) <= MOST_OF_SLOT
             budget.check_listed(total, taken, whole)
+            if one.listed is not None:
+                searches.setdefault(one.listed, []).append(triplets)
+        for listed, found in searches.items():
+            listed(found)
         return [one.fill(own) for one, own in zip(maps, ends, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,11 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.packing import BATCH_SHIFT
 from pcnn.maps.base import DEVICE_LAYOUTS, has_kernels
 from pcnn.maps.disjoint import counted_parents, listed_parents
 from pcnn.maps.host_search import sort_by_slot
-from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Sorts, Window
+from pcnn.maps.neighbour_kernels import MAX_TASKS, CountedNeighbours, Search, Window
 from pcnn.maps.point_cells import Edges, PointCells, Reach
 from pcnn.maps.point_memory import Budget, PendingMap, map_bytes
 
@@ -43,38 +44,48 @@ class RadiusSearch:
 
     def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
         """Kernel map from input points ``source`` to output points ``target``."""
-        on_device = self.counted(source, target, kernel)
+        (on_device,) = counted_maps([(source, target, kernel)])
         if on_device is not None:
             return PendingMap.finish_all([on_device], source)[0]
         return (listed_parents if kernel.is_disjoint else _listed)(source, target, kernel)
 
-    def counted(
-        self, source: PointSet, target: PointSet, kernel: Kernel, sorts: Sorts | None = None
-    ) -> PendingMap | None:
-        """Count the triplets of the map on a device; nothing waits."""
+
+def counted_maps(maps: Sequence[tuple[PointSet, PointSet, Kernel]]) -> list[PendingMap | None]:
+    """Count the triplets of maps on a device, ``None`` on the host; nothing waits."""
+    found: list[PendingMap | None] = []
+    searches: dict[int, Search] = {}
+    for number, (source, target, kernel) in enumerate(maps):
+        found.append(counted_parents(source, target, kernel) if kernel.is_disjoint else None)
         if kernel.is_disjoint:
-            return counted_parents(source, target, kernel)
+            continue
         centres, window = _window(source, target, kernel)
-        if not (has_kernels(source.device) and source.rows and target.rows):
-            return None
-        sorts, key = {} if sorts is None else sorts, (id(source), window.reach)
-        if key not in sorts:
-            clouds = source.batch_index, source.batch_size
-            sorts[key] = SortedPoints.of(source.points, *clouds, window.reach)
-        most = Budget.of(source).compared
-        counted = CountedNeighbours.of(sorts[key], centres, target.batch_index, window, most)
-        claims = _claims(source, target, kernel)
+        if has_kernels(source.device) and source.rows and target.rows:
+            sides = source.points, source.keys, centres, target.keys, source.batch_size
+            most = Budget.of(source).compared
+            searches[number] = Search(*sides, window, BATCH_SHIFT, most)
+    for first in range(0, len(searches), MAX_TASKS):
+        numbers = list(searches)[first : first + MAX_TASKS]
+        counted = CountedNeighbours([searches[number] for number in numbers])
+        for place, number in enumerate(numbers):
+            found[number] = _pending(counted, place, *maps[number])
+    return found
 
-        def fill(offsets: Tensor) -> KernelMap:
-            in_index, out_index, rows_csr = counted.fill(int(offsets[-1]))
-            pairs = in_index, out_index, offsets
-            built = KernelMap.from_pairs(*pairs, **claims, derive=DEVICE_LAYOUTS)
-            built.edges.layouts["rows_csr", False] = rows_csr
-            built.edges.layouts["counts", False] = (counted.ends.diff(),)
-            return built
 
-        sizes = (source.rows, target.rows), bool(claims["symmetric"])
-        return PendingMap(counted.ends, fill, *sizes, counted.crowd)
+def _pending(
+    counted: CountedNeighbours, place: int, source: PointSet, target: PointSet, kernel: Kernel
+) -> PendingMap:
+    claims, numbers = _claims(source, target, kernel), counted.numbers[place]
+
+    def fill(offsets: Tensor) -> KernelMap:
+        one = counted.lists[place]
+        pairs = one.in_index, one.out_index, offsets
+        built = KernelMap.from_pairs(*pairs, **claims, derive=DEVICE_LAYOUTS)
+        built.edges.layouts["rows_csr", False] = one.rows_csr
+        built.edges.layouts["counts", False] = one.counts
+        return built
+
+    sizes = (source.rows, target.rows), bool(claims["symmetric"])
+    return PendingMap(numbers[:-2], fill, *sizes, numbers[-2:], counted.fill)
 
 
 def _listed(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:

@@ -18,9 +18,8 @@ from pcnn.geometry import Geometry, KernelMap, PointSet, VoxelGrid
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.maps.base import has_kernels
 from pcnn.maps.levels import Step, point_levels
-from pcnn.maps.neighbour_kernels import Sorts
 from pcnn.maps.point_memory import PendingMap
-from pcnn.maps.radius import RadiusSearch
+from pcnn.maps.radius import RadiusSearch, counted_maps
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.ops.engine import Engine, resolve
 from pcnn.ops.recipe import NetworkPlan, Recipe, trace
@@ -62,26 +61,24 @@ class PointPlan(NetworkPlan):
     def _maps(self, sets: list[PointSet]) -> list[KernelMap]:
         """The maps, kept with their sources; those that device kernels serve wait together."""
         # the memory of all of them is known before one is listed
-        maps: list[KernelMap | None] = [planned.found(sets) for planned in self.recipe.maps]
-        sorts: Sorts = {}
-        counted: dict[int, PendingMap] = {}
-        for number, planned in enumerate(self.recipe.maps):
-            if maps[number] is not None:
-                continue
-            source, target = sets[planned.source], sets[planned.target]
-            builder = planned.builder
-            if isinstance(builder, RadiusSearch):
-                found = builder.counted(source, target, planned.kernel, sorts)
-                if found is not None:
-                    counted[number] = found
-                    continue
-            assert builder is not None
-            maps[number] = source.map_to(target, planned.kernel, builder)
+        planned = self.recipe.maps
+        maps: list[KernelMap | None] = [one.found(sets) for one in planned]
+        ends = [(sets[one.source], sets[one.target], one.kernel) for one in planned]
+        searched = [
+            number
+            for number, (built, one) in enumerate(zip(maps, planned, strict=True))
+            if built is None and isinstance(one.builder, RadiusSearch)
+        ]
+        pending = counted_maps([ends[number] for number in searched])
+        counted = {at: one for at, one in zip(searched, pending, strict=True) if one is not None}
+        for number, (source, target, kernel) in enumerate(ends):
+            builder = planned[number].builder
+            if maps[number] is None and number not in counted and builder is not None:
+                maps[number] = source.map_to(target, kernel, builder)
         finished = PendingMap.finish_all(list(counted.values()), sets[0])
         for number, built in zip(counted, finished, strict=True):
-            planned = self.recipe.maps[number]
-            source, target = sets[planned.source], sets[planned.target]
-            maps[number] = source.add_map(target, planned.kernel, built, planned.builder)
+            source, target, kernel = ends[number]
+            maps[number] = source.add_map(target, kernel, built, planned[number].builder)
         return [built for built in maps if built is not None]
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pcnn.maps.base import has_kernels
-from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Window
+from pcnn.maps.neighbour_kernels import CountedNeighbours, Search, Window
 from pcnn.maps.point_cells import MOST_COMPARED, PointCells, blocks, check_pairs
 
 #: Entries of a block of distances: on a GPU, and in a CPU's cache.
@@ -41,12 +41,12 @@ class SortedCells:
             batch if batch is not None else torch.zeros_like(side[:, 0], dtype=torch.int64)
             for batch, side in ((self.clouds, points), (clouds, query))
         )
-        held = SortedPoints.of(points, own, self.number, reach)
-        counted = CountedNeighbours.of(held, query, of, window, MOST_COMPARED)
-        number, crowd = counted.crowd.tolist()
+        search = Search(points, own, query, of, self.number, window, most=MOST_COMPARED)
+        counted = CountedNeighbours([search])
+        number, crowd = counted.numbers[0][-2:].tolist()
         check_pairs(query, reach, number, crowd)
-        found, at, _ = counted.fill(number)
-        return at.long(), found.long()
+        (listed,) = counted.fill([number])
+        return listed.out_index.long(), listed.in_index.long()
 
     def nearest(
         self, query: Tensor, radius: float, clouds: Tensor | None = None

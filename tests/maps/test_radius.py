@@ -14,7 +14,8 @@ from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of
 from pcnn.geometry.layouts import rows_csr
 from pcnn.maps import neighbour_kernels, point_cells, radius
 from pcnn.maps.point_cells import Reach
-from pcnn.maps.radius import RadiusSearch, official_radius, slots_of
+from pcnn.maps.point_memory import PendingMap
+from pcnn.maps.radius import RadiusSearch, counted_maps, official_radius, slots_of
 from tests.clouds import surface
 from tests.kernels.emulator import EmulatedModule
 from tests.maps.guarded import guarded
@@ -181,6 +182,21 @@ def test_device_kernels_find_the_same(
     if number % 3 == 0:  # a few bits: distant cells share their number, runs are cut in two
         monkeypatch.setattr(neighbour_kernels, "KEY_BITS", 5 + number % 4)
     agree(monkeypatch, device, *drawn(number))
+
+
+def test_maps_counted_together_are_those_counted_alone(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(radius, "MAX_TASKS", 4)
+    fine = scan(300).to(device)
+    coarse, five = fine.strided(Kernel.of(2, 2)), Kernel.of(5)
+    sides = [(fine, fine, K3), (fine, fine, five), (coarse, coarse, K3), (coarse, fine, K3)]
+    sides += [(fine, coarse, Kernel.of(3, 2)), (fine, coarse, Kernel.of(2, 2)), (fine, fine, K3)]
+    pending = [one for one in counted_maps(sides) if one is not None]
+    for side, built in zip(sides, PendingMap.finish_all(pending, fine), strict=True):
+        alone = RadiusSearch().build(*side)
+        for name in ("pairs", "rows_csr", "counts"):
+            same(built.layout(name), tuple(one.cpu() for one in alone.layout(name)))
 
 
 def test_upsampling_onto_any_points() -> None:
