@@ -17,9 +17,6 @@ from pcnn.maps.radix_sort import KEY_BLOCKS, MAX_ITEMS, RadixSort, passes_of
 #: Slots of a block and threads of the kernels, as in ``csrc/pairs.cu``.
 STAGED_COLUMNS, PAIR_THREADS, PAIR_WARPS = 128, 256, 8
 
-#: Slots of a table whose rows are listed without a sort, as in ``csrc/rows.cu``.
-MOST_SLOTS = 128
-
 #: Rows of a chunk with counts of its own, and chunks that one pass scans quickly.
 FEWEST_ROWS, MOST_ROWS, MANY_CHUNKS = 32, 1024, 1024
 
@@ -139,51 +136,14 @@ def places_layout(kernel_map: KernelMap) -> Layout:
     return places_in_table(kernel_map.layout("table")[0])
 
 
-def by_row_layout(kernel_map: KernelMap) -> Layout:
-    """Layout ``by_out`` of a map on a device; see `pcnn.geometry.layouts.by_out`."""
-    edges, other = kernel_map.edges, kernel_map.transpose()
-    listed = all(edges.one_per_slot) and edges.volume <= MOST_SLOTS
-    if not listed or not (has_table(kernel_map) or has_table(other)):
-        return _sorted_positions(kernel_map)
-    if edges.symmetric and not has_table(kernel_map):
-        other.layout("by_out")
-        return edges.layouts["by_out", kernel_map.flipped]
-    (table,), places = kernel_map.layout("table"), Places(*kernel_map.layout("places"))
-    triplets = int(kernel_map.offsets[-1])
-    by_row, by_input = rows_of_table(table, places, triplets, edges.symmetric)
-    if by_input is not None:
-        edges.layouts["by_out", other.flipped] = by_input
-    return by_row
-
-
-def rows_of_table(
-    table: Tensor, places: Places, triplets: int, symmetric: bool
-) -> tuple[Layout, Layout | None]:
-    """Places of the triplets of every row in the pairs of a table, by row, then slot."""
-    (n, volume), device = table.shape, table.device
-    rows = chunk_rows(n)
-    chunks = -(-n // rows)
-    offsets = torch.zeros(n + 1, dtype=torch.int64, device=device)
-    room = -(-triplets // 8) * 8  # lists begin at multiples of 16 bytes
-    sides = 2 if symmetric else 1
-    position = torch.empty(sides, room, dtype=torch.int32, device=device)
-    slot = torch.empty(sides, room, dtype=torch.int16, device=device)
-    own, of_inputs = (position[0], slot[0]), (position[-1], slot[-1])
-    written = *own, offsets, *(of_inputs if symmetric else (None, None))
-    sizes = n, chunks, volume, rows
-    module("rows.cu", device).launch("list_table_rows", chunks, table, *places, *written, *sizes)
-    lists = [(position[side, :triplets], slot[side, :triplets], offsets) for side in (0, -1)]
-    return lists[0], lists[1] if symmetric else None
-
-
 def rows_from_pairs(kernel_map: KernelMap) -> Layout:
     """Layout ``rows_csr`` of a map on a device; see `pcnn.geometry.layouts.rows_csr`."""
-    position, slot, offsets = _sorted_positions(kernel_map)
+    position, slot, offsets = by_row_layout(kernel_map)
     return kernel_map.in_index.index_select(0, position), slot.to(torch.int32), offsets
 
 
-def _sorted_positions(kernel_map: KernelMap) -> Layout:
-    """Layout ``by_out`` of pairs by one stable sort by row."""
+def by_row_layout(kernel_map: KernelMap) -> Layout:
+    """Layout ``by_out`` of a map on a device; see `pcnn.geometry.layouts.by_out`."""
     in_index, out_index, _ = kernel_map.layout("pairs")
     n, n_out, device = in_index.shape[0], kernel_map.n_out, in_index.device
     if not n or n > MAX_ITEMS:
