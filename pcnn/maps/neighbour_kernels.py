@@ -49,15 +49,6 @@ class Search(NamedTuple):
     most: int = (1 << 63) - 1  # pairs that are compared
 
 
-class Listed(NamedTuple):
-    """The triplets of a search."""
-
-    in_index: Tensor  # [T] int32
-    out_index: Tensor  # [T] int32
-    rows_csr: Layout
-    counts: Layout
-
-
 class CountedNeighbours:
     """Searches that know how many triplets there are, on the device."""
 
@@ -107,8 +98,8 @@ class CountedNeighbours:
         torch.cumsum(found, 0, out=ends[1:])
         scan_counts(*scans)
 
-    def fill(self, triplets: Sequence[int]) -> list[Listed]:
-        """List so many triplets of every search."""
+    def fill(self, triplets: Sequence[int]) -> list[tuple[Tensor, Tensor, Layout, Tensor]]:
+        """Of every search ``in_index``, ``out_index`` ``[T]`` int32, ``rows_csr`` and counts."""
         parts, device = [in_quads(number) for number in triplets], self._words.device
         pairs = torch.empty(2, sum(parts), dtype=torch.int32, device=device)
         # apart, so that each is freed without the other: steps keep the inputs
@@ -122,7 +113,7 @@ class CountedNeighbours:
         self._kernels.launch("fill_neighbours", self._chunks, *self._given, lists)
         counts = self._words.diff().split(self._sizes)[2:]
         each = zip(lists, counts, strict=True)
-        self.lists = [Listed(i, o, tuple(rows), (own[:-3],)) for (i, o, *rows), own in each]
+        self.lists = [(i, o, tuple(rows), own[:-3]) for (i, o, *rows), own in each]
         return self.lists
 
 

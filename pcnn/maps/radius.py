@@ -77,11 +77,10 @@ def _pending(
     claims, numbers = _claims(source, target, kernel), counted.numbers[place]
 
     def fill(offsets: Tensor) -> KernelMap:
-        one = counted.lists[place]
-        pairs = one.in_index, one.out_index, offsets
-        built = KernelMap.from_pairs(*pairs, **claims, derive=DEVICE_LAYOUTS)
-        built.edges.layouts["rows_csr", False] = one.rows_csr
-        built.edges.layouts["counts", False] = one.counts
+        in_index, out_index, rows_csr, counts = counted.lists[place]
+        built = KernelMap.from_pairs(in_index, out_index, offsets, **claims, derive=DEVICE_LAYOUTS)
+        built.edges.layouts["rows_csr", False] = rows_csr
+        built.edges.layouts["counts", False] = (counts,)
         return built
 
     sizes = (source.rows, target.rows), bool(claims["symmetric"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -267,17 +266,8 @@ def cells_of_points(points: Tensor, batch: Tensor | None, size: Sequence[float])
     clouds = None if batch is None else batch.to(torch.int32).contiguous()
     n, device = points.shape[0], points.device
     cells = torch.empty(n, 4, dtype=torch.int32, device=device)
-    module = cuda.module("voxelize.cu", device)
-    module.launch(
-        "cells_of_points",
-        -(-n // _THREADS),
-        points=None if wide else points,
-        wide=points if wide else None,
-        batch=clouds,
-        cells=cells,
-        n=n,
-        size=size,
-    )
+    given = None if wide else points, points if wide else None, clouds, cells, n, size
+    cuda.module("voxelize.cu", device).launch("cells_of_points", -(-n // _THREADS), *given)
     return cells
 
 
@@ -295,15 +285,7 @@ def reduce_by_row(
     values = features.to(torch.float32).contiguous()
     (n, channels), device = values.shape, values.device
     out = torch.zeros(n_out, channels, dtype=torch.float32, device=device)
-    given: dict[str, Any] = {
-        "features": values,
-        "order": order,
-        "rows": rows,
-        "count": count,
-        "out": out,
-        "n": n,
-    }
     kind, blocks = REDUCTIONS.index(reduction), -(-n * channels // _THREADS)
-    module = cuda.module("voxelize.cu", device)
-    module.launch("reduce_points", blocks, **given, channels=channels, kind=kind)
+    given = values, order, rows, count, out, n, channels, kind
+    cuda.module("voxelize.cu", device).launch("reduce_points", blocks, *given)
     return out.to(features.dtype)

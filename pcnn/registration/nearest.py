@@ -45,8 +45,8 @@ class SortedCells:
         counted = CountedNeighbours([search])
         number, crowd = counted.numbers[0][-2:].tolist()
         check_pairs(query, reach, number, crowd)
-        (listed,) = counted.fill([number])
-        return listed.out_index.long(), listed.in_index.long()
+        ((found, at, *_),) = counted.fill([number])
+        return at.long(), found.long()
 
     def nearest(
         self, query: Tensor, radius: float, clouds: Tensor | None = None
