@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,45 +43,34 @@ def places_in_table(table: Tensor) -> Places:
         2, volume, -(-rows // chunk_rows(rows)), dtype=torch.int32, device=device
     ).unbind()
     places = Places(starts, torch.empty(volume + 1, dtype=torch.int64, device=device))
-    _walk_table("count_table", table, counts, places, None, None, 0)
+    _walk_table("count_table", table, places, counts)
     scan_counts((counts, *places))
     return places
 
 
 def list_table(table: Tensor, places: Places, room: int) -> tuple[Tensor, Tensor]:
     """``in_index``, ``out_index`` ``[room]`` int32 of the filled entries of a table that fit."""
-    in_index, out_index = empty_pairs(room, table.device)
-    _walk_table("fill_from_table", table, None, places, in_index, out_index, room)
+    both = torch.empty(2, in_quads(room), dtype=torch.int32, device=table.device)
+    in_index, out_index = both[:, :room]
+    _walk_table("fill_from_table", table, places, None, in_index, out_index, room)
     return in_index, out_index
 
 
 def _walk_table(
-    kernel: str,
-    table: Tensor,
-    counts: Tensor | None,
-    places: Places,
-    in_index: Tensor | None,
-    out_index: Tensor | None,
-    room: int,
+    kernel: str, table: Tensor, places: Places, counts: Tensor | None, *given: Any
 ) -> None:
     """Launch a kernel that walks a table in chunks of rows and strips of slots."""
     n, volume = table.shape
     rows, strips = chunk_rows(n), -(-volume // STAGED_COLUMNS)
     chunks = -(-n // rows)
-    tensors = table, counts, *places, in_index, out_index
-    sizes = n, chunks, room, volume, rows, strips
-    module("pairs.cu", table.device).launch(kernel, chunks * strips, *tensors, *sizes)
+    *pairs, room = given or (None, None, 0)
+    values = table, counts, *places, *pairs, n, chunks, room, volume, rows, strips
+    module("pairs.cu", table.device).launch(kernel, chunks * strips, *values)
 
 
 def in_quads(number: int) -> int:
     """Room for so many int32, a multiple of 16 bytes."""
     return -(-number // 4) * 4
-
-
-def empty_pairs(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Room for ``in_index`` and ``out_index`` ``[T]`` int32 in one piece of memory."""
-    room = torch.empty(2, in_quads(triplets), dtype=torch.int32, device=device)
-    return room[0, :triplets], room[1, :triplets]
 
 
 def scan_counts(*scans: tuple[Tensor, Tensor, Tensor]) -> None:

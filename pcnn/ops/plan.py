@@ -47,8 +47,7 @@ class PointPlan(NetworkPlan):
     def _levels(self, root: PointSet) -> list[PointSet]:
         """The set and its levels, kept with it."""
         sets, levels = [root], self.recipe.levels
-        kept_there = bool(root.levels())
-        if has_kernels(root.device) and not kept_there:
+        if has_kernels(root.device) and not root.levels():
             steps = [Step(parent, kernel.stride) for parent, _, kernel in levels]
             sets, self._passes = point_levels(root, steps, self._passes)
             for (parent, _, kernel), level in zip(levels, sets[1:], strict=True):
@@ -61,20 +60,19 @@ class PointPlan(NetworkPlan):
     def _maps(self, sets: list[PointSet]) -> list[KernelMap]:
         """The maps, kept with their sources; those that device kernels serve wait together."""
         # the memory of all of them is known before one is listed
-        planned = self.recipe.maps
+        planned, counted = self.recipe.maps, dict[int, PendingMap]()
         maps: list[KernelMap | None] = [one.found(sets) for one in planned]
         ends = [(sets[one.source], sets[one.target], one.kernel) for one in planned]
-        searched = [
-            number
-            for number, (built, one) in enumerate(zip(maps, planned, strict=True))
-            if built is None and isinstance(one.builder, RadiusSearch)
-        ]
-        pending = counted_maps([ends[number] for number in searched])
-        counted = {at: one for at, one in zip(searched, pending, strict=True) if one is not None}
-        for number, (source, target, kernel) in enumerate(ends):
-            builder = planned[number].builder
-            if maps[number] is None and number not in counted and builder is not None:
-                maps[number] = source.map_to(target, kernel, builder)
+        missing = [number for number, built in enumerate(maps) if built is None]
+        searched = [at for at in missing if isinstance(planned[at].builder, RadiusSearch)]
+        found = counted_maps([ends[number] for number in searched])
+        for number, pending in zip(searched, found, strict=True):
+            if pending is not None:
+                counted[number] = pending
+        for number in sorted(set(missing) - set(counted)):
+            builder, (source, target, kernel) = planned[number].builder, ends[number]
+            assert builder is not None
+            maps[number] = source.map_to(target, kernel, builder)
         finished = PendingMap.finish_all(list(counted.values()), sets[0])
         for number, built in zip(counted, finished, strict=True):
             source, target, kernel = ends[number]
