@@ -305,7 +305,6 @@ class _Cells(NamedTuple):
         cls, points: Tensor, batch: Tensor | None, batch_size: int | None, sizes: Sizes
     ) -> _Cells:
         """Refuses points that are not finite, and cells that keys do not hold, in one wait."""
-        device = points.device
         if batch is None and len(points) and batch_size in (None, 1):
             clouds = 1
             box = torch.stack(points.aminmax(dim=0))[:, None].cpu()
@@ -330,8 +329,8 @@ class _Cells(NamedTuple):
         if len(points):
             _check_cells(torch.floor(box / size), first_cell)
         frame = torch.round(middle / unit) * unit, first_cell * size, size, first_cell
-        parts = torch.cat(frame).to(device, non_blocking=True).split([clouds, clouds, 1, clouds])
-        origins, corners, size, start = parts
+        there = torch.cat(frame).to(points.device, non_blocking=True)
+        origins, corners, size, start = there.split([clouds, clouds, 1, clouds])
         cells = (points / size).floor_().sub_(start if batch is None else start[batch])
         keys = pack_fields(batch, *cells.to(torch.int64).unbind(1))
         return cls(batch, cells, keys, size, origins, corners)

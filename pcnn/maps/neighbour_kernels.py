@@ -16,16 +16,11 @@ from pcnn.maps.pairs import in_quads, scan_counts
 from pcnn.maps.point_cells import BOX_MARGIN, CELL_MARGIN, Edges, Reach
 from pcnn.maps.radix_sort import KEY_BLOCKS, RadixSort, passes_of
 
-SOURCE = "radius_search.cu"
-
 #: Bits of a sort key: the cloud, and the number of a cell along every axis.
 KEY_BITS = 32
 
 #: Output rows of a block, threads of its other kernels, and searches, as in the source.
 ROWS, THREADS, MAX_TASKS = 32, 256, 12
-
-#: Fields of a struct of the source.
-Fields = dict[str, Any]
 
 
 class Window(NamedTuple):
@@ -67,7 +62,7 @@ class CountedNeighbours:
         #: the numbers of points in cells, summed
         self.numbers = numbers
         held, sort, places = _sorted(sorts, crowds)
-        self._kernels = cuda.module(SOURCE, device)
+        self._kernels = cuda.module("radius_search.cu", device)
 
         shapes = [(k, -(-m // ROWS)) for k, m in zip(volumes, self.rows, strict=True)]
         parts = [in_quads(volume * chunks) for volume, chunks in shapes]
@@ -119,7 +114,7 @@ class CountedNeighbours:
 
 def _sorted(
     searches: Mapping[tuple[int, Reach], Search], crowds: Tensor
-) -> tuple[dict[tuple[int, Reach], tuple[int, int, Fields]], RadixSort, Tensor]:
+) -> tuple[dict[tuple[int, Reach], tuple[int, int, dict[str, Any]]], RadixSort, Tensor]:
     """Sort points by cells of side 2R: number, first item and cells of every reach, and places."""
     held, tasks, items, device = {}, [], 0, crowds.device
     for number, ((at, reach), one) in enumerate(searches.items()):
@@ -130,14 +125,14 @@ def _sorted(
     sort, passes = RadixSort.of(items, device), passes_of(KEY_BITS + (len(held) - 1).bit_length())
     places = torch.empty(items, 4, dtype=torch.int32, device=device)
     given = sort.buffers, places, items, passes, len(tasks), tasks
-    kernels = cuda.module(SOURCE, device)
+    kernels = cuda.module("radius_search.cu", device)
     kernels.launch("cell_keys", min(KEY_BLOCKS, -(-items // THREADS)), *given)
     sort.run(passes)
     kernels.launch("place_points", -(-items // THREADS), *given)
     return held, sort, places
 
 
-def _cells(reach: Reach, search: Search, task: int) -> Fields:
+def _cells(reach: Reach, search: Search, task: int) -> dict[str, Any]:
     """Cells of the search as its kernels take them."""
     widths = reach if isinstance(reach, tuple) else (reach,) * 3
     clouds = (search.batch_size - 1).bit_length()

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from pcnn.geometry import KernelMap
-from pcnn.geometry.layouts import Layout, by_out, check_table, has_steps, has_table, pairs, table
+from pcnn.geometry import KernelMap, layouts
+from pcnn.geometry.layouts import Layout, check_table, has_steps, has_table, pairs, table
 from pcnn.kernels.cuda import module
 from pcnn.kernels.streams import host_copy
 from pcnn.maps.radix_sort import KEY_BLOCKS, MAX_ITEMS, RadixSort, passes_of
@@ -127,24 +126,28 @@ def places_layout(kernel_map: KernelMap) -> Layout:
 
 def rows_from_pairs(kernel_map: KernelMap) -> Layout:
     """Layout ``rows_csr`` of a map on a device; see `pcnn.geometry.layouts.rows_csr`."""
-    position, slot, offsets = by_row_layout(kernel_map)
-    return kernel_map.in_index.index_select(0, position), slot.to(torch.int32), offsets
+    return _by_row(kernel_map, kernel_map.in_index) or layouts.rows_csr(kernel_map)
 
 
 def by_row_layout(kernel_map: KernelMap) -> Layout:
     """Layout ``by_out`` of a map on a device; see `pcnn.geometry.layouts.by_out`."""
-    in_index, out_index, _ = kernel_map.layout("pairs")
-    n, n_out, device = in_index.shape[0], kernel_map.n_out, in_index.device
-    if not n or n > MAX_ITEMS:
-        return by_out(kernel_map)
+    position, slots, row_offsets = _by_row(kernel_map, None) or layouts.by_out(kernel_map)
+    return position, slots.to(torch.int16), row_offsets
+
+
+def _by_row(kernel_map: KernelMap, listed: Tensor | None) -> Layout | None:
+    """What is listed of triplets, or their places, and their slots, by one stable sort by row."""
+    (_, out_index, _), (counts,) = kernel_map.layout("pairs"), kernel_map.layout("counts")
+    n, n_out, device = len(out_index), kernel_map.n_out, out_index.device
+    if not 0 < n <= MAX_ITEMS:
+        return None
     kernels, blocks = module("rows.cu", device), -(-n // PAIR_THREADS)
     sort, passes = RadixSort.of(n, device), passes_of(max(1, (n_out - 1).bit_length()))
     kernels.launch("row_keys", min(KEY_BLOCKS, blocks), out_index, sort.buffers, n, passes)
     sort.run(passes)
-    position = torch.empty(n, dtype=torch.int32, device=device)
-    slot = torch.empty(n, dtype=torch.int16, device=device)
+    # apart, so that each is freed without the other: steps keep the inputs
+    index, slots = (torch.empty_like(out_index) for _ in range(2))
     row_offsets = torch.empty(n_out + 1, dtype=torch.int64, device=device)
-    first = pad(kernel_map.layout("counts")[0].cumsum(0), (1, 0))  # pair of every slot
-    written, sizes = (position, slot, row_offsets), (n, n_out, kernel_map.volume)
-    kernels.launch("list_positions", blocks, sort.keys, sort.values, first, *written, *sizes)
-    return position, slot, row_offsets
+    made, given = (index, slots, row_offsets), (sort.keys, sort.values, listed, counts)
+    kernels.launch("list_rows", blocks, *given, *made, n, n_out)
+    return made

@@ -45,10 +45,11 @@ class NetworkDescriptor:
         """Describe clouds [P, 3] [m] in one batch."""
         if not all(map(len, clouds)):
             raise ValueError("a cloud without points has no descriptors")
-        points, batch = torch.cat([cloud.to(self.device) for cloud in clouds]), None
+        points = torch.cat([cloud.to(self.device, non_blocking=True) for cloud in clouds])
         if self.factor != 1:
             points = points / self.factor
         inputs = torch.nn.functional.pad(points, (0, 1), value=1.0)
+        batch = None
         if len(clouds) > 1:
             sizes = torch.tensor(list(map(len, clouds)))
             batch = torch.arange(len(clouds)).repeat_interleave(sizes)
