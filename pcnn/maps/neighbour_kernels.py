@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch import Tensor
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import Layout
 from pcnn.kernels import cuda
+from pcnn.kernels.structs import struct_of
 from pcnn.maps.pairs import in_quads, scan_counts
 from pcnn.maps.point_cells import BOX_MARGIN, CELL_MARGIN, Edges, Reach
 from pcnn.maps.radix_sort import KEY_BLOCKS, RadixSort, passes_of
@@ -62,32 +63,34 @@ class CountedNeighbours:
         #: the numbers of points in cells, summed
         self.numbers = numbers
         held, sort, places = _sorted(sorts, crowds)
+        self._kept: list[object] = [searches, sort, places]  # of which kernels have addresses
         self._kernels = cuda.module("radius_search.cu", device)
 
         shapes = [(k, -(-m // ROWS)) for k, m in zip(volumes, self.rows, strict=True)]
         parts = [in_quads(volume * chunks) for volume, chunks in shapes]
         # triplets, and their first position inside the slot
         counted, begun = torch.empty(2, sum(parts), dtype=torch.int32, device=device)
+        self._kept.append(counted)
         each = zip(counted.split(parts), begun.split(parts), shapes, numbers, strict=True)
         scans = [(c[: k * n].view(k, n), b, ends) for c, b, (k, n), ends in each]
-        tasks, chunk, row = [], 0, 0
+        tasks, chunk, row, task_of = [], 0, 0, struct_of("radius_search.cu", "Search", ())
         for search, (counts, starts, own) in zip(searches, scans, strict=True):
             points, _, centres, of, _, (reach, edges, size), _, most = search
             number, first, cells = held[id(points), reach]
+            self._kept.append(centres := centres.contiguous())
             task = (
                 *(places.data_ptr() + 16 * first, sort.keys.data_ptr() + 8 * first),
-                *(centres.contiguous(), of, len(points), len(centres), cells),
+                *(centres, of, len(points), len(centres), cells),
                 *(reach if isinstance(reach, tuple) else (reach * reach,), edges, size),
                 *(int(not isinstance(reach, tuple)), chunk, counts.shape[1], row),
                 *(counts, starts, own, crowds[number:], most),
             )
-            tasks.append(task)
+            tasks.append(task_of.pack(task, places.get_device()))
             chunk += counts.shape[1]
             row += len(centres)
         found = torch.empty(row, dtype=torch.int32, device=device)
         ends = torch.zeros(row + 1, dtype=torch.int64, device=device)
         self._chunks, self._given = chunk, (found, ends, len(tasks), tasks)
-        self._kept = sort, places
         shared = 4 * max(volumes)
         self._kernels.launch("count_neighbours", chunk, *self._given, [], shared_bytes=shared)
         torch.cumsum(found, 0, out=ends[1:])
@@ -114,7 +117,7 @@ class CountedNeighbours:
 
 def _sorted(
     searches: Mapping[tuple[int, Reach], Search], crowds: Tensor
-) -> tuple[dict[tuple[int, Reach], tuple[int, int, dict[str, Any]]], RadixSort, Tensor]:
+) -> tuple[dict[tuple[int, Reach], tuple[int, int, bytes]], RadixSort, Tensor]:
     """Sort points by cells of side 2R: number, first item and cells of every reach, and places."""
     held, tasks, items, device = {}, [], 0, crowds.device
     for number, ((at, reach), one) in enumerate(searches.items()):
@@ -124,23 +127,20 @@ def _sorted(
         items += len(points)
     sort, passes = RadixSort.of(items, device), passes_of(KEY_BITS + (len(held) - 1).bit_length())
     places = torch.empty(items, 4, dtype=torch.int32, device=device)
-    given = sort.buffers, places, items, passes, len(tasks), tasks
-    kernels = cuda.module("radius_search.cu", device)
-    kernels.launch("cell_keys", min(KEY_BLOCKS, -(-items // THREADS)), *given)
+    kernels, blocks = cuda.module("radius_search.cu", device), -(-items // THREADS)
+    given = kernels.pack("cell_keys", (sort.buffers, places, items, passes, len(tasks), tasks))
+    kernels.run("cell_keys", min(KEY_BLOCKS, blocks), given)
     sort.run(passes)
-    kernels.launch("place_points", -(-items // THREADS), *given)
+    kernels.run("place_points", blocks, given)
     return held, sort, places
 
 
-def _cells(reach: Reach, search: Search, task: int) -> dict[str, Any]:
+def _cells(reach: Reach, search: Search, task: int) -> bytes:
     """Cells of the search as its kernels take them."""
     widths = reach if isinstance(reach, tuple) else (reach,) * 3
     clouds = (search.batch_size - 1).bit_length()
     rest = KEY_BITS - clouds
-    return {
-        "inverse": [1 / (2 * width * CELL_MARGIN) for width in widths],
-        "reach": [width * BOX_MARGIN for width in widths],
-        "bits": ((rest + 2) // 3, (rest + 1) // 3, rest // 3),
-        "shift": search.shift,
-        "task": task << clouds,
-    }
+    inverse = [1 / (2 * width * CELL_MARGIN) for width in widths]
+    boxes, bits = [width * BOX_MARGIN for width in widths], ((rest + 2) // 3, (rest + 1) // 3)
+    given = inverse, boxes, (*bits, rest // 3), search.shift, task << clouds
+    return struct_of("radius_search.cu", "Cells", ()).pack(given, -1)
