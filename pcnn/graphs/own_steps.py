@@ -132,11 +132,6 @@ class StepCall:
         self.modes = AutocastOf(self.x.device.type)
         self.is_pending = True
 
-    def forward(self) -> list[Tensor]:
-        """The output's tensors, on memory of their own."""
-        found, self.levels = self.steps.forward(self.place, self.item)
-        return found
-
     def gradients(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Gradients of features and parameters."""
         if self.is_pending and not torch.is_grad_enabled():
@@ -168,7 +163,8 @@ class _Step(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.call = call
         ctx.set_materialize_grads(False)
-        found = tuple(call.forward())
+        tensors, call.levels = call.steps.forward(call.place, call.item)
+        found = tuple(tensors)
         ends = zip(found, features_of(call.place.output), strict=True)
         ctx.mark_non_differentiable(*(one for one, end in ends if not end.requires_grad))
         return found

@@ -16,6 +16,9 @@ from pcnn.maps.radix_sort import KEY_BLOCKS, MAX_ITEMS, RadixSort, passes_of
 #: Slots of a block and threads of the kernels, as in ``csrc/pairs.cu``.
 STAGED_COLUMNS, PAIR_THREADS, PAIR_WARPS = 128, 256, 8
 
+#: Slots of a table whose rows are listed without a sort, as in ``csrc/rows.cu``.
+MOST_SLOTS = 128
+
 #: Rows of a chunk with counts of its own, and chunks that one pass scans quickly.
 FEWEST_ROWS, MOST_ROWS, MANY_CHUNKS = 32, 1024, 1024
 
@@ -131,8 +134,28 @@ def rows_from_pairs(kernel_map: KernelMap) -> Layout:
 
 def by_row_layout(kernel_map: KernelMap) -> Layout:
     """Layout ``by_out`` of a map on a device; see `pcnn.geometry.layouts.by_out`."""
-    position, slots, row_offsets = _by_row(kernel_map, None) or layouts.by_out(kernel_map)
-    return position, slots.to(torch.int16), row_offsets
+    edges, other = kernel_map.edges, kernel_map.transpose()
+    listed = all(edges.one_per_slot) and edges.volume <= MOST_SLOTS
+    if not listed or not (has_table(kernel_map) or has_table(other)):
+        position, slots, row_offsets = _by_row(kernel_map, None) or layouts.by_out(kernel_map)
+        return position, slots.to(torch.int16), row_offsets
+    if edges.symmetric and not has_table(kernel_map):
+        other.layout("by_out")  # makes both
+        return edges.layouts["by_out", kernel_map.flipped]
+    (table,), places = kernel_map.layout("table"), kernel_map.layout("places")
+    (n, volume), device, triplets = table.shape, table.device, int(kernel_map.offsets[-1])
+    # lists begin at multiples of 16 bytes; those of a symmetric map are its inputs' too
+    size = 1 + edges.symmetric, -(-triplets // 8) * 8
+    position = torch.empty(size, dtype=torch.int32, device=device)
+    slots = torch.empty(size, dtype=torch.int16, device=device)
+    row_offsets, rows = torch.zeros(n + 1, dtype=torch.int64, device=device), chunk_rows(n)
+    back = (position[1], slots[1]) if edges.symmetric else (None, None)
+    given = table, *places, position[0], slots[0], row_offsets, *back, n, -(-n // rows)
+    module("rows.cu", device).launch("list_table_rows", -(-n // rows), *given, volume, rows)
+    if edges.symmetric:
+        own = position[1, :triplets], slots[1, :triplets], row_offsets
+        edges.layouts["by_out", other.flipped] = own
+    return position[0, :triplets], slots[0, :triplets], row_offsets
 
 
 def _by_row(kernel_map: KernelMap, listed: Tensor | None) -> Layout | None:

@@ -81,13 +81,6 @@ class PlannedModule(nn.Module):
         finally:
             INSIDE.reset(token)
 
-    def plans_in_graph(self, x: SparseTensor) -> bool:
-        """Whether levels and maps of an input are made by its call's graph, once sizes repeat."""
-        from pcnn.graphs.memory import plans_inside
-
-        there = self.graphs and self.graphs_reason is None
-        return there and plans_inside(x, self.planner, self.training)
-
     def start_graphs(self, **settings: Any) -> None:
         """Begin without graphs; settings: how steps are captured (`OwnSteps`)."""
         from pcnn.graphs.own_steps import OwnSteps

@@ -233,10 +233,7 @@ class DevicePlan:
         return Room(0, rows, passes, numbers[WORDS], triplets=triplets)
 
     def room_of(self, grid: VoxelGrid, keyed: bool = False, listed: bool = False) -> Room:
-        """The room that a planned geometry of the same network takes; keyed: from sorted keys.
-
-        Listed: its plan lists triplets.
-        """
+        """The room that a planned geometry takes; keyed: from sorted keys; listed: with pairs."""
         grids = self.recipe.levels_of(grid)
         sizes = {self.place[number]: level.rows for number, level in enumerate(grids)}
         cut, triplets = set(), []

@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from pcnn.callbacks.lightning_internals import log_again
 from pcnn.config import named_after
 from pcnn.errors import UserError
+from pcnn.graphs.memory import plans_inside
 from pcnn.kernels.streams import SideStream
 from pcnn.messages import counted
 from pcnn.nn import PlannedModule
@@ -89,7 +90,8 @@ class NetworkTask(L.LightningModule):
         def prepare() -> Any:
             moved = self.arrived(batch.to(device, non_blocking=True))
             for tensor in self.inputs(moved):
-                if not net.plans_in_graph(tensor):
+                inside = plans_inside(tensor, net.planner, self.training)
+                if not (inside and net.graphs and net.graphs_reason is None):
                     net.planner(tensor.geometry, self.training)
             return moved
 
