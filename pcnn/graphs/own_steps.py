@@ -3,9 +3,9 @@
 Autograd sees one node, whose inputs are the parameters that the output depends on. On voxels the
 plan of a batch is a graph too (`pcnn.graphs.memory`); what a graph cannot plan is planned before,
 and copied to memory of fixed size (`pcnn.graphs.fixed_input`). Running statistics are those of the
-true rows. The graphs hold one forward pass at a time: one that comes
-before the backward of the first is for others (`pcnn.nn.planned`). What graphs do not hold is
-computed anew, eagerly: gradients of gradients, and a second backward of one output.
+true rows. The graphs hold one forward pass at a time: one that comes before the backward of the
+first is for others (`pcnn.nn.planned`). What graphs do not hold is computed anew, eagerly:
+gradients of gradients, and a second backward of one output.
 """
 
 from __future__ import annotations
