@@ -19,7 +19,7 @@ from pcnn.graphs.outputs import FixedOutput
 from pcnn.graphs.snapshot import NetworkSnapshot, hooked
 from pcnn.kernels.conv_spec import tf32_allowed
 from pcnn.kernels.recorded import RECORD
-from pcnn.kernels.streams import own_stream
+from pcnn.kernels.streams import own_stream, page_locked
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
@@ -248,7 +248,7 @@ class Graphs:
             place.graphs = tuple(map(self._capture, works))
             report = place.memory.report
             if report is not None and report.is_cuda:
-                place.host = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
+                place.host = page_locked(len(report), report.device, report.dtype)
         except (RuntimeError, IndexError, ValueError) as error:
             raise NoGraph(failure_of(error)) from error
 

@@ -124,6 +124,11 @@ class Struct:
                 )
 
 
+def packer(source: str, name: str) -> Callable[..., bytes]:
+    """Packs the items of a struct of a source, in order and without checks."""
+    return struct_of(source, name, ()).in_order
+
+
 def address(tensor: torch.Tensor | None) -> int:
     """What a pointer takes."""
     return 0 if tensor is None else tensor.data_ptr()

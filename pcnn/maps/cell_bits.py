@@ -9,7 +9,7 @@ much whether its cell holds a site or not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,7 @@ from pcnn.geometry.packing import HALF, MAX_BATCH
 from pcnn.geometry.voxel_grid import Box, VoxelGrid, cells_along
 from pcnn.kernels import cuda
 from pcnn.kernels.streams import page_locked, wait_for
-from pcnn.kernels.structs import struct_of
+from pcnn.kernels.structs import packer
 from pcnn.maps.levels import MAX_LEVELS, Levels
 
 SOURCE = "cell_bits.cu"
@@ -102,8 +102,8 @@ class CellBits:
         base, words, blocks = self.marks.data_ptr(), self.words, -(-n // _THREADS)
         ranks = torch.empty(words // _SPAN, dtype=torch.int32, device=device)
         marks = base, base + 4 * words, base + 4 * (words + words // _CHUNK), ranks.data_ptr()
-        stride = _struct("Stride")
-        arguments = _struct("BitsArguments")(
+        stride = packer(SOURCE, "Stride")
+        arguments = packer(SOURCE, "BitsArguments")(
             *(keys.data_ptr(), *box[:2], *marks, *written, box[2]),
             *(n, words, clouds, levels, b"".join([stride(*one) for one in strides])),
             *(*rooms, *[0] * (MAX_LEVELS - levels)),
@@ -112,10 +112,6 @@ class CellBits:
         module.run("mark_cells", blocks, arguments)
         module.run("count_bits", words // _CHUNK, arguments)
         module.run("rows_of_cells", levels * blocks, arguments)
-
-
-def _struct(name: str) -> Callable[..., bytes]:
-    return struct_of(SOURCE, name, ()).in_order
 
 
 def sites_in_box(grid: VoxelGrid, stride: Triple) -> tuple[Tensor, Tensor] | None:
@@ -130,7 +126,7 @@ def sites_in_box(grid: VoxelGrid, stride: Triple) -> tuple[Tensor, Tensor] | Non
     sites, above = torch.empty(2, n, dtype=torch.int64, device=device).unbind()
     seen = page_locked(2, device).zero_()
     largest = clouds, *[HALF + 1 + end for end in high]
-    known = _struct("Extent")(*largest, MAX_BATCH + 1, *[HALF - end for end in low], 0)
+    known = packer(SOURCE, "Extent")(*largest, MAX_BATCH + 1, *[HALF - end for end in low], 0)
     at, written = seen.data_ptr(), (sites.data_ptr(), 0, 0, above.data_ptr())
     marks = CellBits.of(words, device, cleared=True)
     marks.launch(grid.keys, [stride], clouds, [n], (0, 0, known), (at + 4, *written, at))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.packing import HALF
 from pcnn.geometry.voxel_grid import cells_along
 from pcnn.kernels.cuda import module
-from pcnn.kernels.structs import struct_of
+from pcnn.kernels.structs import packer
 from pcnn.maps.base import map_of_table
 
 SOURCE = "hash_table.cu"
@@ -92,9 +91,9 @@ class HashTable:
         hash_bits = capacity.bit_length() - 1 - GROUP_BITS
         kept = (0, 0) if by_grid else (32 - hash_bits, capacity - 1)
         places = scratch.data_ptr(), source.keys.data_ptr()
-        store = _struct("Store")(*places, *_cells(source), *kept)
+        store = packer(SOURCE, "Store")(*places, *_cells(source), *kept)
         kernels.launch("insert", max(1, -(-n_in // THREADS)), store, counts, n_in, volume)
-        arguments = _struct("SearchArguments")(
+        arguments = packer(SOURCE, "SearchArguments")(
             *(store, target.keys.data_ptr(), table.data_ptr(), counts.data_ptr(), n_out),
             *(*kernel.key_steps(source.tensor_stride), *[-own for own in kernel.padding]),
             *(*kernel.dilation, *kernel.size, pass_slots),
@@ -142,10 +141,6 @@ def _warps(columns: int) -> int:
     return max(range(2, 9), key=lambda warps: (columns / (warps * -(-columns // warps)), warps))
 
 
-def _struct(name: str) -> Callable[..., bytes]:
-    return struct_of(SOURCE, name, ()).in_order
-
-
 def _cells(source: VoxelGrid) -> tuple[bytes, bytes]:
     """How a key splits into cells of the sites, and the box of them, as `Store` holds both."""
     stride = source.tensor_stride
@@ -153,4 +148,4 @@ def _cells(source: VoxelGrid) -> tuple[bytes, bytes]:
     axes = zip(source.extent[0], bias, stride, strict=True)
     low = [first // step + (HALF + own) // step for first, own, step in axes]
     box = *low, *cells_along(source.extent, stride)
-    return _struct("Cells")(*stride, *bias), _struct("Box")(*box)
+    return packer(SOURCE, "Cells")(*stride, *bias), packer(SOURCE, "Box")(*box)

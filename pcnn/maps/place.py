@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pcnn.geometry.tile_steps import TILE_ROWS
 from pcnn.kernels import cuda
-from pcnn.kernels.structs import struct_of
+from pcnn.kernels.structs import packer
 
 #: As in ``csrc/place.cu``.
 MAX_PARTS, WORDS = 64, 4096
@@ -75,7 +75,7 @@ def _in_words(part: Part) -> bool:
 
 def _launch(parts: Sequence[Part], device: torch.device) -> None:
     packed, kept, block = [], [], 0
-    pack = struct_of("place.cu", "PlacePart", ()).in_order  # a graph's call waits for it
+    pack = packer("place.cu", "PlacePart")  # a graph's call waits for it
     for own, given, value, first in parts:
         source = given.contiguous()
         kept.append(source)

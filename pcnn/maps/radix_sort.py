@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.kernels import cuda
-from pcnn.kernels.structs import struct_of
+from pcnn.kernels.structs import packer
 
 TILE = 2048
 RADIX = 256
@@ -76,6 +76,6 @@ class RadixSort(NamedTuple):
         tiles, buffers = -(-self.items // TILE), self.buffers.values()
         module = cuda.module("radix_sort.cu", self.keys.device)
         kernel = "radix_pass" if self.keys.dtype == torch.int64 else "radix_pass_32"
-        pack = struct_of("radix_sort.cu", "PassArguments", ()).in_order
+        pack = packer("radix_sort.cu", "PassArguments")
         for number in range(passes):
             module.run(kernel, tiles, pack(*buffers, tiles, number))

@@ -24,7 +24,7 @@ from pcnn.geometry.tile_steps import (
 )
 from pcnn.kernels import cuda
 from pcnn.kernels.streams import Beside, read_copy
-from pcnn.kernels.structs import struct_of
+from pcnn.kernels.structs import packer
 from pcnn.maps.radix_sort import RadixSort, passes_of
 
 SOURCE = "tile_steps.cu"
@@ -187,8 +187,8 @@ class _Batch(NamedTuple):
         places = [scratch.data_ptr() + 4 * at for at in itertools.accumulate([0, *sizes[:-1]])]
         layouts, packed = _tasks(maps, places[1])
         passes = passes_of(bits + (tasks - 1).bit_length())
-        arguments = struct_of(SOURCE, "StepsArguments", ()).in_order(
-            struct_of(SOURCE, "KeyBuffers", ()).in_order(*sort.buffers.values()),
+        arguments = packer(SOURCE, "StepsArguments")(
+            packer(SOURCE, "KeyBuffers")(*sort.buffers.values()),
             *places,
             *(items, bins, tiles, columns, tasks, bits, passes),
             b"".join(packed),
@@ -218,7 +218,7 @@ def _tasks(maps: Sequence[Source], scratch: int) -> tuple[list[Layout], list[byt
     """The parts of one tensor that kernels write, and their arguments for every section."""
     sizes = [one.sizes for one in maps]
     made = torch.empty(sum(map(sum, sizes)), dtype=torch.int32, device=maps[0].inputs.device)
-    pack = struct_of(SOURCE, "StepTask", ()).in_order
+    pack = packer(SOURCE, "StepTask")
     layouts: list[Layout] = []
     packed: list[bytes] = []
     item = tile = word = bin_ = 0

@@ -17,7 +17,7 @@ import torch
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels import cuda
-from pcnn.kernels.structs import address, struct_of
+from pcnn.kernels.structs import address, packer
 from pcnn.maps.base import Sites, Task, build_table, has_kernels, map_of_table
 from pcnn.maps.disjoint import DisjointMap, lone_table
 from pcnn.maps.host_search import SortedSearch
@@ -102,7 +102,7 @@ def _launch(searches: Sequence[Task], most: int) -> None:
     blocks = [-(-search.target.rows // (32 * shape.chunks)) for search, shape in each]
     probes = [n * shape.groups for n, shape in zip(blocks, shapes, strict=True)]
     starts = torch.empty(sum(probes), dtype=torch.int32, device=device)
-    pack, tasks, start = struct_of(SOURCE, "SearchTask", ()).in_order, [], starts.data_ptr()
+    pack, tasks, start = packer(SOURCE, "SearchTask"), [], starts.data_ptr()
     first_block = first_probe = 0
     for (search, shape), own, probe in zip(each, blocks, probes, strict=True):
         relation, source, target = search.relation, search.source, search.target
@@ -120,6 +120,6 @@ def _launch(searches: Sequence[Task], most: int) -> None:
         first_probe += -(-probe // _THREADS)
     shared = max(shape.shared_bytes for shape in shapes)
     module = cuda.module(SOURCE, device)
-    arguments = struct_of(SOURCE, "SearchArguments", ()).in_order(b"".join(tasks), len(tasks))
+    arguments = packer(SOURCE, "SearchArguments")(b"".join(tasks), len(tasks))
     module.run("first_windows", first_probe, arguments)
     module.run("windowed_search", first_block, arguments, shared)

@@ -14,7 +14,7 @@ from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import HALF
 from pcnn.geometry.voxel_grid import Box, joint_box
 from pcnn.kernels import cuda
-from pcnn.kernels.structs import address, struct_of
+from pcnn.kernels.structs import address, packer
 from pcnn.maps.base import Relation, Sites, Task, build_table, map_of_table
 
 SOURCE = "z_delta.cu"
@@ -86,7 +86,7 @@ class ZDelta:
 
     def _launch(self, tasks: Sequence[Task]) -> None:
         device, parts = tasks[0].table.device, []
-        pack = struct_of(SOURCE, "SearchTask", ()).in_order
+        pack = packer(SOURCE, "SearchTask")
         blocks = shared = 0
         for task in tasks:
             relation, source, target = task.relation, task.source, task.target
@@ -104,7 +104,7 @@ class ZDelta:
             shared = max(shared, tile_bytes)
         bits = 32 if self.key_bits == 32 else 64
         kernels = cuda.module(SOURCE, device, DELTAS=int(self.deltas), KEY_BITS=bits)
-        arguments = struct_of(SOURCE, "SearchArguments", ()).in_order(b"".join(parts), len(parts))
+        arguments = packer(SOURCE, "SearchArguments")(b"".join(parts), len(parts))
         kernels.run("z_delta", blocks, arguments, shared)
 
     def _tiles(self, kernel: Kernel, n_out: int) -> tuple[tuple[int, ...], int]:

@@ -446,7 +446,7 @@ class DevicePlan:
             parent = self.place[self.recipe.levels[number - 1][0]]
             many, above = made.sites[parent].rows, made.inside(place)
             built = tables[self.above[number]] if number in self.above else None
-            if isinstance(built, DisjointTables) and built.inverse is not None:
+            if isinstance(built, DisjointTables):
                 found[number] = built.inverse[:many]
             else:
                 assert above is not None
