@@ -203,7 +203,11 @@ class FixedInput:
 
     def sites(self, given: Planned, *_: Any) -> Callable[..., list[Geometry | None]]:
         """The exact levels of an input."""
-        return lambda _: list(given.levels)
+        return lambda *_: list(given.levels)
+
+    def rows(self, given: Planned, *_: Any) -> tuple[int, ...]:
+        """Rows of all levels of an input."""
+        return given.sizes.rows
 
     def check(self) -> None:
         """NoGraph where a layer has derived a layout: it would be that of one batch for ever."""

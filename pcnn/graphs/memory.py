@@ -76,10 +76,10 @@ class VoxelMemory:
 
     def sites(
         self, given: Any, wanted: set[int], copies: Copies
-    ) -> Callable[[Sequence[int]], Levels]:
+    ) -> Callable[[Sequence[int], Sequence[int]], Levels]:
         """Copies of the wanted levels, and what makes exact geometries of them.
 
-        That takes the numbers of the report; `Unfit` where there was not room for them.
+        That takes the rows of all levels and the numbers of the report.
         """
         steps = self._plan.recipe.levels
         needed = set(wanted)
@@ -95,8 +95,7 @@ class VoxelMemory:
                 assert own.inverse is not None
                 made[number] = own, copies.of(own.keys), copies.of(own.inverse)
 
-        def exact(numbers: Sequence[int]) -> Levels:
-            rows = self.rows(given, numbers)
+        def exact(rows: Sequence[int], numbers: Sequence[int]) -> Levels:
             found: list[Geometry | None] = [root(rows[0], numbers), *[None] * len(steps)]
             for number, (own, keys, inverse) in made.items():
                 parent, _, kernel = steps[number - 1]

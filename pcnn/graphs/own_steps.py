@@ -312,9 +312,10 @@ class OwnSteps(Graphs):
             sites_of = own.memory.sites(item, own.fixed.wanted, copies)
             numbers = reading()  # waits for the plan, while the device computes
             try:
-                if numbers and min(own.memory.rows(item, numbers)) < FEWEST:
+                rows = own.memory.rows(item, numbers)
+                if min(rows) < FEWEST:
                     raise Left
-                levels = sites_of(numbers)
+                levels = sites_of(rows, numbers)
             except Exception:
                 if numbers:
                     place(list(map(Part, self.buffers, self._buffers_before)))

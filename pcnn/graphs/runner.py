@@ -124,7 +124,8 @@ class Runner(Graphs):
             copies.fill()
             if not self._holds():  # looked at while the device computes
                 raise Changed
-            return fixed.rebuilt(tensors, sites_of(reading()))
+            numbers = reading()
+            return fixed.rebuilt(tensors, sites_of(memory.rows(item, numbers), numbers))
         finally:
             if stream is not None:
                 self._done = self._done or torch.cuda.Event()
