@@ -46,7 +46,7 @@ def tune(options: TuneOptions) -> None:
     """
     from omegaconf import OmegaConf
 
-    from pcnn.experiment.devices import device_of
+    from pcnn.experiment.devices import device_of, precision_on
     from pcnn.experiment.networks import engine_of
     from pcnn.experiment.run_folder import write_whole
     from pcnn.programs.command_line import short_errors
@@ -55,8 +55,7 @@ def tune(options: TuneOptions) -> None:
         where = device_of(options.device)
     with short_errors():
         cfg = composed(options.overrides, options.conf)
-        own = str(cfg.trainer.get("precision", "32-true"))
-        own = "32-true" if own == "16-mixed" and where.type != "cuda" else own  # as of a training
+        own = precision_on(where, str(cfg.trainer.get("precision", "32-true")))
         precision = options.precision or own
         if options.out is not None and engine_of(cfg).settings is None:
             raise typer.BadParameter(

@@ -16,6 +16,7 @@ from torch import nn
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import make, named_after
 from pcnn.errors import ConfigError
+from pcnn.experiment.devices import precision_on
 from pcnn.experiment.networks import network
 from pcnn.experiment.run_config import (
     allowed,
@@ -124,8 +125,8 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
     plain.trainer.precision = "32-true"  # to ask for the device without its warnings
     device = trainer(plain, folder, [], []).strategy.root_device
     lines = []
-    if given in ("16", "16-mixed") and device.type != "cuda":
-        cfg.trainer.precision = "32-true"
+    if precision_on(device, given) != given:
+        cfg.trainer.precision = precision_on(device, given)
         if f"trainer.precision={given}" in (cfg.get("words") or ()):
             lines.append(f"precision: 32-true, as trainer.precision={given} needs a GPU")
     if asked := cfg.trainer.get("cuda_graphs"):

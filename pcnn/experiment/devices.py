@@ -21,3 +21,8 @@ def device_of(name: str) -> torch.device:
         seen = counted(torch.cuda.device_count(), "CUDA device")
         raise ValueError(f"device {name}: torch sees {seen} (pcnn doctor says more)")
     return device
+
+
+def precision_on(device: torch.device, given: str) -> str:
+    """A trainer's precision on a device: loss scaling, ``16-mixed``, is of CUDA alone."""
+    return "32-true" if given in ("16", "16-mixed") and device.type != "cuda" else given
